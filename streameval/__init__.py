@@ -53,13 +53,14 @@ if TYPE_CHECKING:
     )
     from streameval.evaluation import evaluate, evaluate_all
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
-    from streameval.labels.protocol_files import read_listed_pairs, read_protocol
+    from streameval.labels.pair_files import read_listed_pairs, read_pairs
+    from streameval.labels.protocol_files import read_protocol
     from streameval.ledger import Ledger
     from streameval.metrics.options import MetricOptions
     from streameval.neighbors.comparison import compare_index
     from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.labels import Labels
-    from streameval.protocols.listed import ListedPairs
+    from streameval.protocols.listed import ListedPairs, PairList
     from streameval.protocols.protocol import PRESETS, Protocol
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.result import Evaluation
@@ -77,13 +78,14 @@ _HOMES = {
     "StreamevalError StreamevalWarning TaskError",
     "evaluation": "evaluate evaluate_all",
     "labels.columns": "read_label_table read_label_tables read_labels",
-    "labels.protocol_files": "read_listed_pairs read_protocol",
+    "labels.pair_files": "read_listed_pairs read_pairs",
+    "labels.protocol_files": "read_protocol",
     "ledger": "Ledger",
     "metrics.options": "MetricOptions",
     "neighbors.comparison": "compare_index",
     "neighbors.neighbors": "Neighbors",
     "protocols.labels": "Labels",
-    "protocols.listed": "ListedPairs",
+    "protocols.listed": "ListedPairs PairList",
     "protocols.protocol": "PRESETS Protocol",
     "protocols.shipped": "PROTOCOLS",
     "result.average": "Average average",
@@ -116,6 +118,7 @@ __all__ = [
     "Neighbors",
     "OptionError",
     "OutputError",
+    "PairList",
     "Progress",
     "Protocol",
     "RankStatistics",
@@ -131,6 +134,7 @@ __all__ = [
     "read_label_tables",
     "read_labels",
     "read_listed_pairs",
+    "read_pairs",
     "read_protocol",
 ]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -46,6 +46,7 @@ def evaluate(
     shot_draws: int | None = None,
     shot_seed: int | None = None,
     listed: ListedPairs | None = None,
+    pairs: Mapping[str, Any] | None = None,
     range: RangeName | Sequence[float] | Range | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
@@ -92,6 +93,10 @@ def evaluate(
     listed : ListedPairs, optional
         Positive and ignored pairs, which replace identities and cameras: from
         `read_listed_pairs` or `ListedPairs.of`. The protocol is then ``listed``.
+    pairs : mapping of str to PairList, table or Q rows of gallery indices, optional
+        Lists of pairs that the protocol's rules name as ``pair.NAME``: from `read_pairs`, or a
+        table or mapping with columns ``query`` and ``item`` of row numbers from 0 and, optionally,
+        ``value``.
     range : {"auto", "minmax", "minmax-all"} or (float, float), optional
         The distances of GOM's τ = 0 and τ = 1. ``auto`` uses the bounds of the distance ([0, 2]
         for cosine; for unit vectors [0, 2] for euclidean and [0, 4] for sqeuclidean) and, without
@@ -173,6 +178,7 @@ def evaluate_all(
     query: LabelsLike,
     gallery: LabelsLike,
     protocols: Sequence[str | Protocol],
+    pairs: Mapping[str, Any] | None = None,
     metrics: str | Sequence[str] | None = None,
     range: RangeName | Sequence[float] | Range | None = None,
     group_by: str | npt.ArrayLike | None = None,
@@ -197,8 +203,8 @@ def evaluate_all(
         As of `evaluate`.
     protocols : sequence of str or Protocol
         Keys of `PROTOCOLS`, or your own. Their names must differ.
-    metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, resume, \
-progress
+    pairs, metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, \
+resume, progress
         As of `evaluate`. They apply to all protocols.
 
     Returns

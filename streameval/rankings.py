@@ -8,10 +8,11 @@ few queries to the whole gallery again, exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,9 @@ from streameval.arrays.identity import unchanging
 from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
 from streameval.labels.columns import read_sides
-from streameval.labels.protocol_files import read_listed_pairs
+from streameval.labels.pair_files import read_listed_pairs, read_pairs
 from streameval.protocols.labels import Labels
+from streameval.protocols.listed import ListedPairs
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.shipped import saved_protocol
 from streameval.result import Evaluation
@@ -80,7 +82,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
         side: {column: located(uri) for column, uri in told["labels"][side].items()}
         for side in SIDES
     }
-    inputs, listed = told["inputs"], told.get("listed")
+    inputs = told["inputs"]
     filled = {"fill_missing": inputs.get("fill_missing", False)}
     try:
         source: TiledSource
@@ -94,14 +96,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
         query, gallery = read_sides(
             *uris.values(), shared=protocol.columns, pattern=pattern, **filled
         )
-        if listed is not None:
-            listed = read_listed_pairs(
-                str(located(listed["good"])),
-                located(listed["junk"]),
-                queries=len(query),
-                gallery=gallery,
-                listed_as=listed["listed_as"],
-            )
+        listed = _read_lists(told, query, gallery, located)
         _check_unchanged(source, told.get("fingerprints", {}))
     except (InputError, OSError) as error:
         raise InputError(
@@ -115,6 +110,25 @@ def reopen(result: Evaluation, name: str) -> Inputs:
     _check_labels(result, query, pairs, name)
     tables = {side: own["table"] for side, own in uris.items() if own["table"] is not None}
     return Inputs(source, {"query": query, "gallery": gallery}, tables, pairs)
+
+
+def _read_lists(
+    told: Mapping[str, Any], query: Labels, gallery: Labels, located: Callable[[str], str | None]
+) -> ListedPairs | None:
+    """Return the lists of pairs that a result was evaluated with; None without."""
+    if "listed" in told:
+        files, listed_as = told["listed"], told["listed"]["listed_as"]
+        good, junk = (located(files[name]) for name in ("good", "junk"))
+        return read_listed_pairs(
+            str(good), junk, queries=len(query), gallery=gallery, listed_as=listed_as
+        )
+    if "pairs" not in told:
+        return None
+    how = {"query": query, "gallery": gallery, "listed_as": told["pairs"]["listed_as"]}
+    files = told["pairs"]["files"]
+    return ListedPairs(
+        {name: read_pairs(str(located(path)), **how) for name, path in files.items()}
+    )
 
 
 def _check_unchanged(source: TiledSource, recorded: Mapping[str, str]) -> None:

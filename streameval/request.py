@@ -7,7 +7,7 @@ the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from streameval.choices import IDENTITY_READINGS, CmcReading, RangeName
 from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
+from streameval.labels.pair_files import lists_of
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
@@ -123,6 +124,8 @@ class Terms:
                 f"protocols is {protocols!r}; a list of them is needed: ['market1501']"
             )
         requests = [cls.of({**given, "protocol": protocol}) for protocol in protocols]
+        named = {name for request in requests for name in request.protocol.lists}
+        requests = [request.without_lists_of_others(named) for request in requests]
         names = [request.protocol.name for request in requests]
         for name in names:
             if names.count(name) > 1:
@@ -131,6 +134,16 @@ class Terms:
                     "rename it"
                 )
         return requests
+
+    def without_lists_of_others(self, named: Collection[str]) -> Self:
+        """Return the terms without the lists of pairs that other protocols alone name."""
+        lists = {} if self.listed is None else self.listed.lists
+        own = {
+            name: one
+            for name, one in lists.items()
+            if name in self.protocol.lists or name not in named
+        }
+        return replace(self, listed=ListedPairs(own) if own else None)
 
     @property
     def fields_needed(self) -> frozenset[str]:
@@ -163,6 +176,7 @@ class Request(Terms):
 
     @classmethod
     def _values(cls, given: Keywords) -> dict[str, Any]:
+        terms = super()._values(given)
         source, labels = given.get("source"), {side: given.get(side) for side in SIDES}
         if not isinstance(source, Source):
             raise InputError(
@@ -171,13 +185,16 @@ class Request(Terms):
                 "needed"
             )
         if not given.get("without_labels"):
-            labels = {side: labels_of(own, side) for side, own in labels.items()}
+            needed = terms["protocol"].columns
+            labels = {side: labels_of(own, side, needed) for side, own in labels.items()}
+            if given.get("pairs") is not None:
+                terms["listed"] = _lists(given, queries=len(labels["query"] or ()))
         tile = given.get("tile")
         if tile is not None:
             if np.shape(tile) != (2,) or not all(map(is_count, tile)):
                 raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
             tile = int(tile[0]), int(tile[1])
-        return {**super()._values(given), "source": source, "tile": tile, **labels}
+        return {**terms, "source": source, "tile": tile, **labels}
 
     def with_source(self, source: Source) -> Request:
         """Return the request for another source."""
@@ -193,6 +210,15 @@ SIDES = ("query", "gallery")
 
 OPTIONS = tuple(field.name for field in fields(Protocol) if field.name in OPTION_NAMES)
 """Metric options that a protocol sets."""
+
+
+def _lists(given: Keywords, *, queries: int) -> ListedPairs:
+    """Return the lists of pairs that rules name."""
+    if given.get("listed") is not None:
+        raise OptionError(
+            "got listed and pairs: lists of good and junk pairs replace all rules; leave either out"
+        )
+    return lists_of(given["pairs"], queries)
 
 
 def _protocol(given: Keywords, preset: Preset | None) -> Protocol:

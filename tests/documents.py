@@ -143,3 +143,5 @@ def write_lists(folder: Path) -> None:
     for name, listed in (("gt_index.txt", same & ~camera), ("jk_index.txt", same & camera)):
         lines = [" ".join(map(str, np.flatnonzero(row) + 1)) for row in listed]
         (folder / name).write_text("\n".join(lines) + "\n")
+    pairs = [f"{query},{item},{item % 4 / 4}" for query, item in np.argwhere(same)]
+    (folder / "overlap.csv").write_text("\n".join(["query,item,value", *pairs]) + "\n")

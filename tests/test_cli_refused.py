@@ -149,7 +149,8 @@ def test_labels_that_are_no_labels() -> None:
     refused(*STORED, *ARRAYS[:2], "--gallery-ids", saved("f.npy", ids), says=("f.npy", "float64"))
     ids[5] = np.nan
     refused(*STORED, *ARRAYS[:2], "--gallery-ids", saved("n.npy", ids), says=("n.npy", "row 5"))
-    says = ("n.npy cam row 5 is nan",)
+    ids[6] = 0.5
+    says = (saved("n.npy", ids), "cam row 6 is 0.5")
     refused(*STORED, *IDS, *ARRAYS[4:6], "--gallery-cams", "n.npy", says=says)
     rows = Path("gallery.csv").read_text().splitlines()
     rows[3] = f"2.5,{rows[3].partition(',')[2]}"

@@ -75,6 +75,8 @@ def sample(option: click.Option) -> Any:
         one = names[-1]
     if option.name == "k":
         one = 5
+    if option.name == "pairs":
+        return ["good=a.csv", "junk=/b.txt"]
     return [one, names[0] if names else "other"] if option.multiple else one
 
 
@@ -196,6 +198,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         "save-index": "kept.faiss",
         "out": "result",
         "as": "torchreid",
+        "pairs": ["good=a.csv", "junk=/b.txt"],
     }
     Path("runs/run.toml").write_text(as_toml(values))
     read = taken(("evaluate",), "--config", "runs/run.toml")
@@ -210,6 +213,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert read["save_index"] == "runs/kept.faiss"
     assert read["out"] == "runs/result"
     assert read["preset"] == "torchreid"
+    assert read["pairs"] == ("good=runs/a.csv", "junk=/b.txt")
     Path("runs/more.toml").write_text(
         as_toml(
             {"group-by": "cam", "protocol": "listed", "index": "my.index", "query": "shape:5x4"}

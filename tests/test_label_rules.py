@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from profiles import examples
-from support.protocols import PairCounts, find_pairs, multiplicities
+from support.protocols import PairCounts, find_pairs, lists_of, multiplicities
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 
@@ -23,6 +25,8 @@ __all__ = ["data"]
 COLUMNS = ("id", "cam", "clothes", "site")
 BLOCKS = st.sampled_from([1, 3, 1 << 16])
 SETS = st.sampled_from([0, 1, 32])
+LISTS: Mapping[str, list[float]] = {"some": [-1] * 9 + [1], "many": [-1, 0, 0.5, 1, np.nan]}
+EMPTY: Mapping[str, np.ndarray] = {}
 COUNTED = ("indptr", "positive_distance", "closer", "tied", "tied_before", "nearest_negative")
 
 # A rule as a tree: its text is parsed by the package, its pairs are found here.
@@ -31,15 +35,27 @@ SAME = st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3, unique=True).m
 )
 LITERALS = st.one_of(
     st.tuples(
-        st.just("cam"), st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), st.integers(0, 2)
+        st.sampled_from(["cam", "score"]),
+        st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+        st.sampled_from([0, 1, 2, 0.5, 1.0, 1.5, -1e300]),
     ),
+    st.tuples(st.just("score"), st.sampled_from(["in", "not in"]), st.just((0.25, 1))),
     st.tuples(st.just("id"), st.sampled_from(["in", "not in"]), st.just((-1, 2))),
     st.tuples(st.just("clothes"), st.just("=="), st.just("coat")),
     st.tuples(st.just("clothes"), st.just("in"), st.just(("suit", "shirt"))),
 )
 TESTS = st.tuples(st.just("test"), st.sampled_from(["query", "gallery"]), LITERALS)
+PAIRS = st.one_of(
+    st.tuples(st.just("pair"), st.sampled_from(["some", "many"])),
+    st.tuples(
+        st.just("value"),
+        st.sampled_from(
+            [("==", 1), ("!=", 0.5), ("<", 0.5), (">=", 1.0), ("in", (0, 0.5)), ("not in", (1,))]
+        ),
+    ),
+)
 RULES = st.recursive(
-    SAME | TESTS,
+    SAME | TESTS | PAIRS,
     lambda inner: (
         st.tuples(st.just("not"), inner) | st.tuples(st.sampled_from(["and", "or"]), inner, inner)
     ),
@@ -49,6 +65,8 @@ POSITIVES = st.just(("same", "id")) | st.one_of(
     SAME,
     st.tuples(st.just("and"), SAME, RULES),
     st.tuples(st.just("or"), SAME, st.tuples(st.just("and"), SAME, TESTS)),
+    PAIRS,
+    st.tuples(st.sampled_from(["and", "or"]), SAME, PAIRS),
 )
 
 
@@ -60,53 +78,103 @@ def text(rule: Any) -> str:
     if kind == "test":
         side, (column, operator, value) = parts
         return f"{side}.{column} {operator} {value!r}"
+    if kind == "pair":
+        return f"pair.{parts[0]}"
+    if kind == "value":
+        return "pair.many {} {!r}".format(*parts[0])
     if kind == "not":
         return f"not ({text(parts[0])})"
     return f"({text(parts[0])}) {kind} ({text(parts[1])})"
 
 
-def holds(rule: Any, query: se.Labels, gallery: se.Labels) -> np.ndarray:
-    """Return of which pairs a tree holds, [Q, G] bool."""
+def holds(
+    rule: Any, query: se.Labels, gallery: se.Labels, lists: Mapping[str, np.ndarray] = EMPTY
+) -> np.ndarray:
+    """Return of which pairs a tree holds, [Q, G] bool.
+
+    `lists` are the values of listed pairs; NaN of one without, −1 of a pair that is not listed.
+    """
     kind, *parts = rule
+    if kind == "pair":
+        return lists[parts[0]] != -1
+    if kind == "value":
+        ((operator, value),) = parts
+        with_value = [None if one == -1 or one != one else one for one in lists["many"].ravel()]
+        found = [compared(one, operator, value) for one in with_value]
+        return np.array(found, bool).reshape(len(query), len(gallery))
     if kind == "same":
-        columns = [(query.columns[name], gallery.columns[name]) for name in parts]
-        return np.logical_and.reduce([left[:, None] == right for left, right in columns])
+        columns = [(labels_of(query, name), labels_of(gallery, name)) for name in parts]
+        return np.array(
+            [
+                [all(own[q] == item[g] is not None for own, item in columns) for g in range(count)]
+                for q in range(len(query))
+                for count in [len(gallery)]
+            ]
+        ).reshape(len(query), len(gallery))
     if kind == "test":
         side, (column, operator, value) = parts
-        labels = (query if side == "query" else gallery).columns[column].tolist()
-        names = {"label": None, "value": value}
+        labels = labels_of(query if side == "query" else gallery, column)
         found = np.array(
-            [eval(f"label {operator} value", {**names, "label": one}) for one in labels]
+            [compared(one, operator, value) for one in labels],
+            bool,
         )
-        found = found.astype(bool)
         shape = len(query), len(gallery)
         return np.broadcast_to(found[:, None] if side == "query" else found, shape)
-    left, *right = (holds(part, query, gallery) for part in parts)
+    left, *right = (holds(part, query, gallery, lists) for part in parts)
     if kind == "not":
         return ~left
     return left & right[0] if kind == "and" else left | right[0]
 
 
-def side(rng: np.random.Generator, count: int) -> se.Labels:
-    clothes = rng.choice(["coat", "shirt", "suit"], count)
-    more = {"clothes": clothes, "site": rng.integers(0, 3, count)}
-    key = rng.choice(["a", "b", "a longer name", "c", "d"], count)
-    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count), key, more)
+def compared(label: Any, operator: str, value: Any) -> bool:
+    """Compare as Python does; nothing is equal to a missing label."""
+    if label is None:
+        return operator in ("!=", "not in")
+    return bool(eval(f"label {operator} value", {"value": value, "label": label}))
+
+
+def labels_of(labels: se.Labels, column: str) -> list[Any]:
+    """Return the labels of a column as Python has them; None where one is missing."""
+    values = labels.columns[column].tolist()
+    return [None if one == "" or one != one else one for one in values]
+
+
+def side(rng: np.random.Generator, count: int, gaps: tuple[float, ...] = (0, 0.2)) -> se.Labels:
+    """Return random labels; of each column, one of these shares is missing."""
+    columns = {
+        "cam": rng.integers(0, 3, count).tolist(),
+        "key": rng.choice(["a", "b", "a longer name", "c", "d"], count).tolist(),
+        "clothes": rng.choice(["coat", "shirt", "suit"], count).tolist(),
+        "site": rng.integers(0, 3, count).tolist(),
+        "score": (rng.integers(0, 9, count) / 4).tolist(),
+    }
+    for name, values in columns.items():
+        share = rng.choice(gaps)
+        columns[name] = [
+            None if gone else one
+            for one, gone in zip(values, rng.random(count) < share, strict=True)
+        ]
+    return se.Labels.of({"id": rng.integers(-1, 4, count), **columns})
 
 
 def masks(
-    query: se.Labels, gallery: se.Labels, protocol: se.Protocol, rules: Any, positive: Any
+    query: se.Labels,
+    gallery: se.Labels,
+    protocol: se.Protocol,
+    rules: Any,
+    positive: Any,
+    lists: Mapping[str, np.ndarray] = EMPTY,
 ) -> tuple[np.ndarray, ...]:
     """Return which pairs are positive, and which are ignored, [Q, G] bool: by the definition."""
     shape = len(query), len(gallery)
     ignored = np.broadcast_to(np.isin(gallery.id, protocol.junk_ids), shape).copy()
     for rule in rules:
-        ignored |= holds(rule, query, gallery)
+        ignored |= holds(rule, query, gallery, lists)
     if protocol.self_match == "key":
-        ignored |= query.key[:, None] == gallery.key[None]
+        ignored |= holds(("same", "key"), query, gallery)
     if protocol.self_match == "index":
         ignored |= np.eye(len(query), dtype=bool)
-    return holds(positive, query, gallery) & ~ignored, ignored
+    return holds(positive, query, gallery, lists) & ~ignored, ignored
 
 
 @examples(300)
@@ -122,22 +190,33 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
     rules: list[Any], sought: Any, seed: int, self_match: Any, block: int, sets: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    query, gallery = side(rng, 20 if self_match == "index" else 7), side(rng, 20)
+    count, gaps = 20 if self_match == "index" else 7, (0, 0, 0.3, 1)
+    query, gallery = side(rng, count, gaps), side(rng, 20, gaps)
     try:
         protocol = se.Protocol(
             "rules", tuple(map(text, rules)), self_match=self_match, positive=text(sought)
         )
     except se.OptionError as error:
-        if "too many pairs" not in str(error):  # of nothing, or of other pairs than those alike
+        if "too many" not in str(error):  # of nothing, or of other pairs than those alike
             raise
         reject()
-    positive, ignored = masks(query, gallery, protocol, rules, sought)
+    lists = {name: rng.choice(own, (len(query), 20)) for name, own in LISTS.items()}
+    listed = lists_of(
+        {
+            name: {"query": rows, "item": items, "value": values[rows, items]}
+            for name, values in lists.items()
+            if name in protocol.lists
+            for rows, items in [rng.permutation(np.argwhere(values != -1)).T]
+        },
+        len(query),
+    )
+    positive, ignored = masks(query, gallery, protocol, rules, sought, lists)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.protocols.agreement.BLOCK", block)
         patch.setattr("streameval.protocols.listed.PAIRS", block)
         patch.setattr("streameval.protocols.counts.MOST_SETS", sets)
-        pairs = find_pairs(query, gallery, protocol)
-        counts = PairCounts.of(query, gallery, protocol)
+        pairs = find_pairs(query, gallery, protocol, listed)
+        counts = PairCounts.of(query, gallery, protocol, listed)
     assert np.array_equal(counts.positive, positive.sum(axis=1))
     assert np.array_equal(counts.listed, np.diff(pairs.indptr))
     assert counts.classes == pairs.classes.sizes
@@ -150,7 +229,7 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
         dropped |= part.junk | by_rule.reshape(dropped.shape)
         assert np.array_equal(found, positive)
         assert np.array_equal(dropped, ignored)
-    whole = holds(sought, query, gallery)
+    whole = holds(sought, query, gallery, lists)
     for start, stop in ((0, 20), (5, 13)):
         counts = pairs.counts_in(start, stop)
         assert np.array_equal(counts[0], positive[:, start:stop].sum(axis=1))
@@ -300,8 +379,9 @@ def test_a_missing_column_is_named_with_its_side() -> None:
         with pytest.raises(se.OptionError) as caught:
             se.evaluate(source, query=query, gallery=gallery, protocol="cloth-changing")
         for part in (
-            "protocol cloth-changing ignores pairs by clothes",
-            f"g.csv has no column clothes for the {where}",
+            "protocol cloth-changing needs column clothes of both sides for the rule "
+            "'same(id, clothes)'",
+            f"g.csv has no column clothes for the {where} (it has id, cam)",
             "more={'clothes': ...}",
         ):
             assert part in str(caught.value)
@@ -320,9 +400,11 @@ def test_a_missing_column_is_named_with_its_side() -> None:
         ("query.cam < 'a'", "\"'a'\"; expected a number after <"),
         ("0 < query.cam < 3", "'0 < query.cam < 3'; expected one comparison"),
         ("query.cam is 3", "'query.cam is 3'; expected one comparison"),
-        ("query.cam in [3, 'a']", "expected integers, or texts in quotes, all of one kind"),
-        ("query.cam == gallery.cam", "'gallery.cam'; expected an integer, a text in quotes"),
-        ("query.cam == 0.5", "'0.5'; expected integers, or texts"),
+        ("query.cam in [3, 'a']", "expected finite numbers, or texts in quotes, all of one kind"),
+        ("query.cam == gallery.cam", "'gallery.cam'; expected a number, a text in quotes"),
+        ("query.cam == 1e999", "'1e999'; expected finite numbers"),
+        ("query.cam == True", "'True'; expected finite numbers"),
+        ("query.cam in ['a', '']", "all of one kind and not empty"),
         ("id", "'id'; expected same(COLUMN, ...)"),
         ("__import__('os').system('true')", "expected same(...)"),
         ("same(*id)", "'*id'; expected the name of a label column"),
@@ -379,6 +461,45 @@ def test_a_column_of_one_side_is_needed_on_that_side_alone() -> None:
     assert found.counts["pairs_ignored"] == 9 * (score < 5).sum()
 
 
+def test_a_column_that_one_rule_needs_of_one_side() -> None:
+    query, gallery = se.Labels([1, 2]), se.Labels([1, 2], source="g.csv")
+    protocol = se.Protocol("mine", ("same(id) and gallery.score < 0.5",))
+    with pytest.raises(se.OptionError, match="column score of the gallery for the rule 'same"):
+        find_pairs(query, gallery, protocol)
+    protocol = se.Protocol("mine", ("query.cam == 1",))
+    with pytest.raises(se.OptionError, match="needs cameras of the query for the rule 'query"):
+        find_pairs(query, gallery, protocol)
+
+
+def test_fractions_can_be_compared_with_numbers_alone() -> None:
+    query, gallery = (
+        se.Labels([1, 2], more={"score": [0.5, 2], "site": [1.0, None]}, source=name)
+        for name in ("q.csv", "g.csv")
+    )
+    kept = se.Protocol("mine", ("gallery.score < 1", "same(site)"))
+    assert find_pairs(query, gallery, kept).positives()[1].tolist() == [1]
+    says = r"'same\(score\)', and column score of q.csv .* no integers \(0.5 in row 0\): compare it"
+    with pytest.raises(se.OptionError, match=says):
+        find_pairs(query, gallery, se.Protocol("mine", ("same(score)",)))
+
+
+def test_large_integers_are_compared_exactly() -> None:
+    ids = np.array([2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
+    labels = se.Labels(ids, more={"some": [1, None, 3, 4]})
+    for rule, expected in (
+        ("gallery.id == 9007199254740993", [1]),
+        ("gallery.id <= 9007199254740992.0", [0, 3]),
+        ("gallery.id > 9007199254740992.0", [1, 2]),
+        ("gallery.id in [9223372036854775807, 9223372036854775808, 1e300]", [2]),
+        ("gallery.id < 9223372036854775808", [0, 1, 2, 3]),
+        ("gallery.some in [4, 9223372036854775808]", [3]),
+    ):
+        pairs = find_pairs(labels, labels, se.Protocol("mine", (rule,)))
+        assert np.flatnonzero(pairs.junk).tolist() == expected
+    with pytest.raises(se.InputError, match="holds 9007199254740992 beside missing labels"):
+        se.Labels(ids[:2], more={"some": [2**53, None]})
+
+
 @pytest.fixture
 def tables(data: Path) -> tuple[str, ...]:
     """Write tables with a column of clothes; return the options that name them."""
@@ -412,9 +533,18 @@ def test_cloth_changing_on_the_command_line(tables: tuple[str, ...]) -> None:
     assert saved.summary()["counts"]["pairs_ignored"] > plain["counts"]["pairs_ignored"]
     refused(
         run(*STORED, *CSV, *changing),
-        "cloth-changing ignores pairs by clothes",
-        "query.csv has no column clothes for the query",
+        "cloth-changing needs column clothes of both sides for the rule 'same(id, clothes)'",
+        "query.csv has no column clothes for the query (it has id, cam, key)",
     )
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    source, protocol = se.Distances(np.ones((2, 2))), se.Protocol("mine", ("same(cloth)",))
+    (tmp_path / "t.csv").write_text("id,clothes,score\n1,1,0.5\n2,2,0.5\n")
+    csv = se.read_label_table(tmp_path / "t.csv", shared=["cloth"])
+    for labels in (csv, pa.table({"id": [1, 2], "clothes": [1, 2], "score": [0.5, 0.5]})):
+        with pytest.raises(se.OptionError, match=r"\(it has id, clothes, score\): give it"):
+            se.evaluate(source, query=labels, gallery=labels, protocol=protocol)
 
 
 def test_columns_of_both_tables_are_read_alike(tmp_path: Path) -> None:

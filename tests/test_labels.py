@@ -88,10 +88,10 @@ def test_lengths_that_differ(tmp_path: Path) -> None:
 
 def test_the_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     np.save(tmp_path / "id.npy", np.arange(5))
-    np.save(tmp_path / "cam.npy", np.array([1, 2, np.nan, 4, 5]))
-    with pytest.raises(InputError, match=r"/cam\.npy cam row 2 is nan"):
+    np.save(tmp_path / "cam.npy", np.array([1, 2, 0.5, 4, 5]))
+    with pytest.raises(InputError, match=r"/cam\.npy cam row 2 is 0.5"):
         read_labels(tmp_path / "id.npy", tmp_path / "cam.npy")
-    with pytest.raises(InputError, match=r"/cam\.npy key row 2 is nan"):
+    with pytest.raises(InputError, match=r"/cam\.npy key row 2 is 0.5"):
         read_labels(tmp_path / "id.npy", keys=tmp_path / "cam.npy")
 
 
@@ -194,7 +194,7 @@ def test_csv(tmp_path: Path, text: str, expected: list[object]) -> None:
     [
         ("name,cam\nx,1\n", ["no column id", "name, cam"]),
         ("", ["no column id", "none"]),
-        ("id,cam\n1,2\n3,\n4,\n", ["column cam is empty in 2 rows", "first in row 1"]),
+        ("id,cam\n1,2\n3,NA\n4,NA\n", ["column cam holds NA in 2 rows", "first in row 1"]),
         ("id\n1\n\n3\n", ["column id is empty", "row 1"]),
         ("id\n1\n2.0\n", ["column id holds 2.0 in row 1", "integers or strings"]),
         ("id\n1\nnan\n", ["column id is empty in 1 rows", "row 1", "holds nan"]),
@@ -247,7 +247,7 @@ def test_parquet_categories(tmp_path: Path) -> None:
         ({"id": [1, None, 2]}, ["column id is empty in 1 rows", "row 1"]),
         ({"id": ["a", ""]}, ["column id is empty", "row 1"]),
         ({"id": [1.0, 2.0]}, ["id is of dtype float64"]),
-        ({"id": [1, 2], "cam": [0.5, float("nan")]}, ["cam row 1 is nan"]),
+        ({"id": [1, 2], "cam": [0.5, float("nan")]}, ["cam row 0 is 0.5"]),
         ({"id": [True, False]}, ["bool"]),
         ({"id": [[1], [2]]}, ["id"]),
     ],

@@ -280,7 +280,7 @@ def test_a_segment_may_have_any_name_but_none() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "ignores pairs by camera, and labels has no cameras"),
+        ({}, r"for the rule 'same\(id, cam\)', and labels has no cameras"),
         ({"protocol": "no-camera", "self_match": "key"}, "self_match by key needs keys"),
         ({"protocol": "no-camera", "junk_ids": ["3"]}, "junk id '3' is a string"),
     ],

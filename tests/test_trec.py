@@ -198,10 +198,11 @@ def test_items_without_keys_go_by_number() -> None:
         (["a\tb", "c"], r"'a\\tb' of gallery row 0"),
         (["a", "\u2003"], r"gallery row 1"),
         (["", "a"], r"key '' of gallery row 0"),
+        ([1, np.nan], r"the key of gallery row 1 is nan"),
         (["x", "y", "x"], r"gallery rows 0 and 2 have the same key 'x'"),
     ],
 )
-def test_names_that_cannot_be(keys: list[str], words: str) -> None:
+def test_names_that_cannot_be(keys: list[Any], words: str) -> None:
     with pytest.raises(se.InputError, match=words):
         names_of(se.Labels(id=np.arange(len(keys)), key=np.array(keys)), "gallery")
 

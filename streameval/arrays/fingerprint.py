@@ -91,8 +91,8 @@ def _begin(array: Array) -> tuple[hashlib.blake2b, range, Callable[[int], memory
 def of_labels(labels: AnyArray) -> str:
     """Return a text that two columns of labels have in common where all labels are the same.
 
-    Of integers or strings, however wide. It takes 0.01 s a million integers, 0.04 s a million
-    strings.
+    Of integers or strings, however wide, or of floats. It takes 0.01 s a million integers, 0.04 s
+    a million strings.
     """
     are_texts = labels.dtype.kind == "U"
     digest = _hash(f"{len(labels)} {are_texts}".encode())
@@ -101,6 +101,8 @@ def of_labels(labels: AnyArray) -> str:
         if are_texts:
             longest = np.strings.str_len(block.astype(np.str_, copy=False)).max()
             dtype = f"U{max(longest, 1)}"
+        elif labels.dtype.kind == "f":  # one NaN, one zero
+            dtype, block = "<f8", np.where(np.isnan(block), np.nan, block + 0.0)
         else:  # in few bytes, as each takes its time
             limits = [np.min_scalar_type(int(one)) for one in (block.min(), block.max())]
             dtype = np.promote_types(*limits).str if limits[1].itemsize < 8 else "<i8"

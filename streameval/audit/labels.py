@@ -11,9 +11,10 @@ import numpy as np
 
 from streameval.arrays.composed import natural_order
 from streameval.protocols.agreement import Agreement, distinct
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import Labels, missing
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Protocol
+from streameval.protocols.rules import SIDES, Side
 from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject
 
 _SHOWN = 5
@@ -90,12 +91,14 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
             "--self-match key ignores nothing; if the images are the same under other names, each "
             "query finds itself: give both sides the same keys",
         )
+    for side, labels in zip(SIDES, (query, gallery), strict=True):
+        _check_missing(audit, side, labels, protocol)
     same_set = (
         len(query) == len(gallery) > 1
         and np.array_equal(query.id, gallery.id)
         and (query.cam is None or gallery.cam is None or np.array_equal(query.cam, gallery.cam))
     )
-    ignored = "cam" in protocol.columns or protocol.self_match is not None or protocol.listed
+    ignored = "cam" in protocol.columns or protocol.self_match is not None or protocol.lists
     if same_set and not ignored:
         audit.warn(
             "same-set",
@@ -179,10 +182,10 @@ def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pair
             f"metrics are over the {classes['positive']:,} others in Q+, and the "
             f"{classes['negative']:,} in Q-",
         )
-    for side, labels in (("query", query), ("gallery", gallery)):
+    for side, labels in zip(SIDES, (query, gallery), strict=True):
         _audit_order(audit, side, labels)
     if query.key is not None and gallery.key is not None and protocol.self_match is None:
-        both = _count(np.isin(query.key, gallery.key))
+        both = _count(np.isin(query.key, gallery.key) & ~missing(query.key))
         if both:
             audit.warn(
                 "keys-of-both-sides",
@@ -195,7 +198,7 @@ def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pair
 def _audit_cameras(audit: Audit, query: Labels, gallery: Labels) -> None:
     if query.cam is None or gallery.cam is None:
         return
-    own, others = np.unique(query.cam), np.unique(gallery.cam)
+    own, others = distinct(query.cam), distinct(gallery.cam)
     audit.facts["cameras"] = {"query": own.tolist(), "gallery": others.tolist()}
     alone = np.setdiff1d(others, own)
     if 0 < len(alone) < len(others):
@@ -217,6 +220,17 @@ def _audit_order(audit: Audit, side: str, labels: Labels) -> None:
             "if the features were written in natural order, or by number, rows and labels don't "
             "belong together",
         )
+
+
+def _check_missing(audit: Audit, side: Side, labels: Labels, protocol: Protocol) -> None:
+    for column in protocol.columns_of(side):
+        count = _count(missing(labels.columns[column]))
+        if count:
+            audit.warn(
+                "missing-labels",
+                f"{count:,} of {len(labels):,} labels of column {column} of the {side} are missing",
+                "a missing label equals nothing, so that no pair is the same in it",
+            )
 
 
 def _by_images(images: IntArray) -> dict[str, int]:

@@ -86,8 +86,7 @@ def read_config(path: str, command: click.Command) -> dict[str, Any]:
                 words += NUMBERS[kind.name][1]
             raise OptionError(f"config {path}: {key} is {value!r}; expected {words}")
         if isinstance(kind, Value):
-            # Path would make of "" the folder itself.
-            items = [os.path.join(folder, i) if kind.is_path(i) else i for i in items]  # noqa: PTH118
+            items = [kind.within(folder, item) for item in items]
         values[str(option.name)] = items if option.multiple else items[0]
     return values
 

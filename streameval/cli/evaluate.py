@@ -30,9 +30,9 @@ TREC = ("trec_run", "trec_qrels")
 
 @command(
     "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset "
-    "protocols junk_ids self_match shot_draws shot_seed good junk listed_as ties range RULES "
-    "average group_by refine ci SESSION out overwrite resume json printed_format quiet dry_run rate "
-    "trec_run trec_qrels config",
+    "protocols junk_ids self_match shot_draws shot_seed good junk pairs listed_as ties range "
+    "RULES average group_by refine ci SESSION out overwrite resume json printed_format quiet "
+    "dry_run rate trec_run trec_qrels config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
     'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
@@ -148,7 +148,8 @@ def check_effects(values: Values) -> None:
     check_effect("group_by", plain or saved, "give --out DIR, or --format json")
     check_effect("junk", listed, "give the positives, too, --good FILE")
     usual = values["listed_as"] == "1-based"
-    check_effect("listed_as", listed or usual, "give the lists, --good FILE")
+    files = listed or bool(values["pairs"])
+    check_effect("listed_as", files or usual, "give the lists, --good FILE or --pairs NAME=FILE")
     if inputs.has_lists(values) and values["ci"] is not None:
         raise OptionError(
             "--ci needs the place of every positive, and lists of neighbours may leave some "
@@ -203,6 +204,8 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
         about["pattern"] = values["pattern"]
     if values["good"] is not None:
         about["listed"] = {name: values[name] for name in ("good", "junk", "listed_as")}
+    if values["pairs"]:
+        about["pairs"] = {"files": inputs.pair_files(values), "listed_as": values["listed_as"]}
     if context.obj is not None:
         about["command"] = context.obj
     with suppress(OSError):  # the folder may be gone

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from streameval.cli.options import COLUMNS, SEARCHES, SIDES, Values, check_effect
-from streameval.cli.types import is_column
+from streameval.cli.types import NamedFile, is_column
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def read_inputs(values: Values) -> dict[str, Any]:
 
     The options have passed `check_source`; without, the source is None.
     """
-    from streameval.labels.protocol_files import read_listed_pairs
+    from streameval.labels.pair_files import read_listed_pairs, read_pairs
     from streameval.protocols.labels import RESERVED_COLUMNS
 
-    opened: dict[str, Any] = dict.fromkeys((*SIDES, "listed", "junk_ids", "group_by"))
+    opened: dict[str, Any] = dict.fromkeys((*SIDES, "listed", "pairs", "junk_ids", "group_by"))
     opened["without_labels"] = has_shapes_only(values)
     if not opened["without_labels"]:
         named = {values.get(name) or "id" for name in ("average", "group_by")}
@@ -44,6 +44,10 @@ def read_inputs(values: Values) -> dict[str, Any]:
                 gallery=gallery,
                 listed_as=values["listed_as"],
             )
+        opened["pairs"] = {
+            name: read_pairs(path, query=query, gallery=gallery, listed_as=values["listed_as"])
+            for name, path in pair_files(values).items()
+        } or None
         opened |= {"query": query, "gallery": gallery, "group_by": open_groups(values)}
         opened["junk_ids"] = junk_ids(values, gallery)
     opened |= {"source": open_source(values), "protocol": open_protocols(values)[0]}
@@ -207,6 +211,17 @@ def open_protocol(protocol: str | None) -> str | Protocol | None:
     from streameval.labels.protocol_files import read_protocol
 
     return read_protocol(protocol)
+
+
+def pair_files(values: Values) -> dict[str, str]:
+    """Return the files of pairs that options name, by the names that rules have for them."""
+    named = [NamedFile.split(text) for text in values.get("pairs") or ()]
+    files = dict(named)
+    if len(files) != len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise OptionError(f"got --pairs {twice}= twice: give each list a name of its own")
+    return files
 
 
 def open_groups(values: Values) -> str | AnyArray | None:

@@ -41,7 +41,7 @@ def _kept_protocols() -> list[str]:
     """Return the protocols that a ledger can keep up to date."""
     from streameval.protocols.shipped import PROTOCOLS
 
-    return [one.name for one in PROTOCOLS.values() if not (one.listed or one.by_identity)]
+    return [one.name for one in PROTOCOLS.values() if not (one.lists or one.by_identity)]
 
 
 def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
@@ -150,6 +150,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "shot_seed": _count("Seed of these draws.  [default: 0]"),
     "good": _option(FILE, "Positives of each query: a text file, one line per query."),
     "junk": _option(FILE, "Ignored items of each query, in the same format."),
+    "pairs": _option(
+        types.NamedFile("NAME=FILE", "file"),
+        "Pairs that rules name as pair.NAME: a list as --good, or a CSV or Parquet table "
+        "query,item[,value] of rows from 0. Repeatable.",
+        multiple=True,
+    ),
     "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
     "unmatched": _rule(
         "Unmatched",

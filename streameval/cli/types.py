@@ -6,6 +6,7 @@ numbers and lists too, and its paths are relative to its folder.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -82,6 +83,11 @@ class Value(click.ParamType[Any]):
         text = isinstance(value, str) and self.place is not None
         return text and re.match(self._path, value) is not None
 
+    def within(self, folder: str, value: Any) -> Any:
+        """Return a value of a config file in a folder, which a path is relative to."""
+        # Path would make of "" the folder itself.
+        return os.path.join(folder, value) if self.is_path(value) else value  # noqa: PTH118
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
@@ -104,6 +110,28 @@ class Number(Value):
     def parse(self, value: Any) -> Any:
         """Return a text."""
         return str(value)
+
+
+class NamedFile(Value):
+    """A name and a path, ``NAME=FILE``."""
+
+    def parse(self, value: Any) -> str:
+        """Return the text, if it has both."""
+        name, path = self.split(value)
+        if not name or not path:
+            raise ValueError(f"expected {self.metavar}, such as good=good.csv")
+        return str(value)
+
+    @staticmethod
+    def split(value: str) -> tuple[str, str]:
+        """Return the name and the path."""
+        name, _, path = value.partition("=")
+        return name, path
+
+    def within(self, folder: str, value: Any) -> Any:
+        """Return a value of a config file in a folder, which its path is relative to."""
+        name, path = self.split(value)
+        return f"{name}={super().within(folder, path)}" if path else value
 
 
 class Column(Value):
@@ -245,6 +273,7 @@ def is_column(text: str) -> bool:
     A URI has the suffix of a format, or a key, or begins with ``/`` or ``./``.
     """
     from streameval.arrays.uri import FORMATS
+    from streameval.labels.stored import split_selector
 
-    has_suffix = Path(text).suffix.lower() in FORMATS
+    has_suffix = Path(split_selector(text)[0]).suffix.lower() in FORMATS
     return text != "" and not has_suffix and re.match(r"\.{0,2}/|.*::|.*://", text) is None

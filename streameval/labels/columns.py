@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import Array
-from streameval.arrays.identity import unchanging
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, entry_point
-from streameval.labels.tables import Texts, check_written_alike, columns_of, read_table
+from streameval.labels.stored import read_column
+from streameval.labels.tables import columns_of, read_table
+from streameval.labels.texts import Texts, check_written_alike
 from streameval.protocols.labels import Labels
 from streameval.typing import AnyArray
 
@@ -27,8 +26,6 @@ BUNDLE: Mapping[str, str] = {
 }
 """Arrays of a whole evaluation in one file, ``pytorch_result.mat`` of Person_reID_baseline_pytorch:
 their names, by the options that take them."""
-
-_BLOCK = 1 << 16  # entries read at a time
 
 LabelSource = str | Path | AnyArray | Sequence[Any]
 
@@ -44,7 +41,7 @@ LabelsLike = Labels | Mapping[str, npt.ArrayLike] | Table
 """What entry points take for labels."""
 
 
-def labels_of(given: object, what: str) -> Labels:
+def labels_of(given: object, what: str, needed: Sequence[str] = ()) -> Labels:
     """Return what an entry point is given for labels as `Labels`.
 
     Parameters
@@ -53,6 +50,9 @@ def labels_of(given: object, what: str) -> Labels:
         Columns ``id`` and, where they are needed, ``cam`` and ``key``; others are further labels.
     what : str
         The caller's name of the argument.
+    needed : sequence of str
+        Columns that a protocol compares: a table's are read although labels are missing there, or
+        floats.
 
     Raises
     ------
@@ -63,7 +63,8 @@ def labels_of(given: object, what: str) -> Labels:
     if isinstance(given, Labels):
         return given
     if hasattr(given, "__arrow_c_stream__"):
-        return Labels.of(columns_of(given, what), what)
+        columns, names = columns_of(given, what, needed)
+        return _with_others(Labels.of(columns, what), names)
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InputError(
             f"{what} is of type {type(given).__name__}; Labels are needed: {what}=Labels(id=..., "
@@ -85,7 +86,9 @@ def read_labels(
     Parameters
     ----------
     ids, cams, keys : str, Path, [n] array or sequence
-        URIs ``path[::key]``, or arrays or lists in memory, of integers or strings.
+        URIs ``path[::key]``, or arrays or lists in memory, of integers or strings. A URI may end
+        in the column or row of a matrix, counted from 0: ``tracks.mat::info[:,2]``,
+        ``info.npy[0,:]``. Whole numbers of such a matrix, or of a ``.mat`` file, may be floats.
     fill_missing : bool
         As of `Features`.
 
@@ -104,34 +107,8 @@ def read_labels(
         column: str(source) if isinstance(source, str | Path) else "labels"
         for column, source in given.items()
     }
-    id, cam, key = (_column(source, fill_missing) for source in given.values())
+    id, cam, key = (read_column(source, fill_missing) for source in given.values())
     return Labels(id, cam, key, source=names["id"], sources=names)
-
-
-def _column(source: Any, fill_missing: bool) -> Any:
-    if not isinstance(source, str | Path):
-        return source
-    array = open_array(source, fill_missing=fill_missing)
-    if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
-        raise InputError(
-            f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
-        )
-    with unchanging(array):
-        if array.dtype.kind not in "iu" or len(array.shape) != 1:
-            return array.read_all()
-        return _compact(array)
-
-
-def _compact(array: Array) -> AnyArray:
-    """Read integers into the smallest signed dtype that holds them: labels can be many."""
-    count = array.shape[0]
-    spans = [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
-    bounds = [int(end) for block in map(array.read, spans) for end in (block.min(), block.max())]
-    least = min([0, *bounds, *(-1 - end for end in bounds)])
-    values: AnyArray = np.empty(count, np.min_scalar_type(least))
-    for start, stop in spans:
-        values[start:stop] = array.read((start, stop))
-    return values
 
 
 @entry_point
@@ -149,7 +126,9 @@ def read_label_table(
     `read_names`.
 
     Other columns are ignored unless they are named. A CSV column contains integers if every cell
-    is an integer, and strings otherwise. A Parquet column keeps its type.
+    is an integer, and strings otherwise; other columns than ``id``, ``cam`` and ``key`` may contain
+    floats. A Parquet column keeps its type. An empty cell of any column but ``id`` is a missing
+    label: see `Labels`.
 
     Parameters
     ----------
@@ -172,8 +151,8 @@ def read_label_table(
     Raises
     ------
     InputError
-        If the table can't be read, lacks a column, or a label is empty or a fraction;
-        or if cells such as 01 and 1 would become one integer.
+        If the table can't be read, lacks a column, or an ``id`` is empty or a fraction; or if
+        cells such as 01 and 1 would become one integer.
     """
     return read_sides({"table": path}, text=text, more=more, shared=shared, pattern=pattern)[0]
 
@@ -246,39 +225,42 @@ def read_sides(
         As of `read_labels`.
     """
     known = [] if like is None else [like]
-    read: list[tuple[str, Mapping[str, Texts | AnyArray]]] = []
+    read: list[tuple[str, Mapping[str, Texts | AnyArray], Sequence[str]]] = []
     for side in sides:
         table = side.get("table")
         if table is not None:
-            read.append((str(table), read_table(table, () if read else more, shared, pattern)))
+            read.append((str(table), *read_table(table, () if read else more, shared, pattern)))
             continue
         ids, cams, keys = (side.get(name) for name in ("ids", "cams", "keys"))
         if ids is None:
             raise InputError("neither ids nor a table of labels are given")
         known.append(read_labels(ids, cams, keys, fill_missing=fill_missing))
-        read.append((known[-1].source, known[-1].columns))
+        read.append((known[-1].source, known[-1].columns, ()))
     texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
     texts.update([text] if isinstance(text, str) else text)
-    integers = set()  # columns of which all sides have integers
-    for name in {name: None for _, columns in read for name in columns if name not in texts}:
-        same = [columns[name] for _, columns in read if name in columns]
-        whole = [  # of all: one may be refused
-            column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
-            for column in same
-        ]
-        if all(whole):
-            check_written_alike([column for column in same if isinstance(column, Texts)])
-            integers.add(name)
-    return [
-        Labels.of(
-            {
-                name: own.to_numpy(name in integers) if isinstance(own, Texts) else own
-                for name, own in columns.items()
-            },
-            source,
-        )
-        for source, columns in read
-    ]
+    numbers = set()  # columns that hold numbers on all sides
+    for name in {name: None for _, columns, _ in read for name in columns if name not in texts}:
+        same = [columns[name] for _, columns, _ in read if name in columns]
+        kinds = [one.kind if isinstance(one, Texts) else one.dtype.kind for one in same]
+        if all(kind in "iuf" for kind in kinds):
+            check_written_alike([one for one in same if isinstance(one, Texts) and one.kind == "i"])
+            numbers.add(name)
+    labels = []
+    for source, columns, names in read:
+        arrays = {
+            name: own.to_numpy(own.kind if name in numbers else "U")
+            if isinstance(own, Texts)
+            else own
+            for name, own in columns.items()
+        }
+        labels.append(_with_others(Labels.of(arrays, source), names))
+    return labels
+
+
+def _with_others(labels: Labels, names: Sequence[str]) -> Labels:
+    """Return labels that know which columns their table has beside."""
+    labels.unread = tuple(name for name in names if name and name not in labels.columns)
+    return labels
 
 
 def bundle_uris(path: str | Path, *, fill_missing: bool = False) -> dict[str, str]:

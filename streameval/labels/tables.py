@@ -4,100 +4,35 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, check_path, refuse
 from streameval.labels.names import columns_of_pattern, labels_by_pattern, read_names
+from streameval.labels.texts import Texts, exact, to_array
 from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""
 
-_NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
 _SHOWN = 200  # characters of what a message quotes
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column of its index
 
 
-@dataclass(frozen=True)
-class Texts:
-    """A column of a CSV table: every cell a text, trimmed and not empty.
+def columns_of(
+    table: Any, what: str, needed: Sequence[str] = ()
+) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return the label columns of a table in memory, and the names of all that it has.
 
-    Attributes
-    ----------
-    path : Path
-    name : str
-    cells : pyarrow.ChunkedArray
-        [n] strings.
-    """
+    They are ``id`` and, where they are, all others.
 
-    path: Path
-    name: str
-    cells: Any
-
-    def are_integers(self) -> bool:
-        """Return whether every cell is an integer of 64 bits."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
-        try:
-            _integers(self.cells) if row < 0 else self.cells.cast("float64")
-        except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
-            return False
-        if row >= 0:
-            raise InputError(
-                f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
-                "first row is 0) and nothing but numbers: labels must be integers or strings"
-            )
-        return True
-
-    def to_numpy(self, integers: bool) -> AnyArray:
-        """Return the cells as strings, or as int64."""
-        return _to_numpy(_integers(self.cells) if integers else self.cells)
-
-
-def check_written_alike(columns: Sequence[Texts]) -> None:
-    """Check that no two texts among columns of integers stand for one integer: 01 and 1."""
-    if not columns:
-        return
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    odd = (pc.match_substring_regex(column.cells, _NOT_CANONICAL) for column in columns)
-    if not any(pc.any(cells, min_count=0).as_py() for cells in odd):
-        return
-    chunks = [part for column in columns for part in column.cells.chunks]
-    texts = pc.unique(pa.chunked_array(chunks, pa.string()))
-    values = _integers(texts).to_numpy(zero_copy_only=False)
-    order = np.argsort(values, kind="stable")
-    same = np.flatnonzero(np.diff(values[order]) == 0)
-    if len(same):
-        places = []
-        for text in texts.take(order[same[0] : same[0] + 2]):
-            found = ((column, pc.index(column.cells, text).as_py()) for column in columns)
-            column, row = next((column, row) for column, row in found if row >= 0)
-            places.append(f"{text.as_py()} in row {row} of {column.path}")
-        raise InputError(
-            f"column {columns[0].name} holds {' and '.join(places)} (the first row is 0): one "
-            "integer, two texts. Write both alike if they are the same, or with a letter in "
-            "front if they are not"
-        )
-
-
-def columns_of(table: Any, what: str) -> Mapping[str, Any]:
-    """Return the label columns of a table in memory: ``id`` and, where they are, all others.
-
-    Further columns that can't be labels are left out: of floats or lists, with empty entries, or of
-    a reserved name.
+    Further columns that are not needed, and can't be labels of groups, are left out: of floats or
+    lists, with empty entries, or of a reserved name.
 
     Parameters
     ----------
@@ -105,27 +40,35 @@ def columns_of(table: Any, what: str) -> Mapping[str, Any]:
         The Arrow C interface, as of pandas, polars and PyArrow.
     what : str
         What messages call it.
+    needed : sequence of str
+        Further columns that a protocol compares: of floats, too, and with empty entries.
     """
+    read = table_in_memory(table, what)
+    names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
+    further = [one for one in read.schema if one.name in names and one.name not in RESERVED_COLUMNS]
+    more = [one.name for one in further if one.name in needed or _are_labels(one.type)]
+    known, columns = {*KNOWN_COLUMNS, *needed}, {}
+    for name in _places(what, (), more, names):
+        try:
+            optional = name in known and name != "id"
+            columns[name] = checked(what, name, read[name], optional=optional)
+        except InputError:
+            if name in known:
+                raise
+    return columns, names
+
+
+def table_in_memory(table: Any, what: str) -> Any:
+    """Return a table with the Arrow C interface as one of pyarrow."""
     import pyarrow as pa
 
     try:
-        read = pa.RecordBatchReader.from_stream(table).read_all()
+        return pa.RecordBatchReader.from_stream(table).read_all()
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
             f"{what} can't be read as a table ({_shown(str(error))}): leave columns of objects "
             f'out, as by table[["id", "cam"]], or give {what}=Labels(id=..., cam=...)'
         ) from error
-    names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
-    further = [one for one in read.schema if one.name in names and one.name not in RESERVED_COLUMNS]
-    more = [one.name for one in further if _are_labels(one.type)]
-    columns = {}
-    for name in _places(what, (), more, names):
-        try:
-            columns[name] = _checked(what, name, read[name])
-        except InputError:
-            if name in KNOWN_COLUMNS:
-                raise
-    return columns
 
 
 def _are_labels(kind: Any) -> bool:
@@ -142,8 +85,8 @@ def read_table(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
     pattern: str | None = None,
-) -> Mapping[str, Texts | AnyArray]:
-    """Read label columns of a table, or of file names.
+) -> tuple[Mapping[str, Texts | AnyArray], Sequence[str]]:
+    """Read label columns of a table, or of file names; return the names of all that it has, too.
 
     Parameters
     ----------
@@ -155,14 +98,17 @@ def read_table(
     pattern : str, optional
         Of the names, or of the keys of a table: see `labels_by_pattern`.
     """
-    import pyarrow as pa
-
     told = () if pattern is None else columns_of_pattern(pattern)
     more = [name for name in more if name not in told]
+    head: list[str] = []
+
+    def places(names: Sequence[str]) -> dict[str, int]:
+        head[:] = names
+        return _places(path, more, shared, names, told)
 
     check_path(path)
     path = Path(path)
-    try:
+    with reading_table(path):
         suffix, folder = path.suffix.lower(), path.is_dir()
         named = folder or suffix == ".txt"
         refuse(
@@ -176,14 +122,27 @@ def read_table(
         )
         with unchanging(path):
             if named:
-                return read_names(path, pattern)
-            read = TABLES[suffix](path, partial(_places, path, more, shared, told=told))
-            columns = {name: _checked(path, name, cells) for name, cells in read.items()}
-            if pattern is None:
-                return columns
-            keys = columns["key"]
-            names = keys.to_numpy(False) if isinstance(keys, Texts) else keys
-            return columns | labels_by_pattern(list(map(str, names)), pattern, f"{path} key")
+                return read_names(path, pattern), ()
+            read = TABLES[suffix](path, places)
+            whole = ("id",) if pattern is None else ("id", "key")
+            columns = {
+                name: checked(path, name, cells, optional=name not in whole)
+                for name, cells in read.items()
+            }
+            if pattern is not None:
+                keys = columns["key"]
+                names = map(str, keys.to_numpy("U") if isinstance(keys, Texts) else keys)
+                columns |= labels_by_pattern(list(names), pattern, f"{path} key")
+            return columns, head
+
+
+@contextmanager
+def reading_table(path: Path) -> Iterator[None]:
+    """Raise what goes wrong with a table in this context as an InputError, with the row."""
+    import pyarrow as pa
+
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
@@ -246,8 +205,11 @@ TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
 """What reads a table of labels, by the suffix of its file."""
 
 
-def _checked(path: str | Path, name: str, cells: Any) -> Texts | AnyArray:
-    """Return a column of a table, of CSV as texts; refuse cells without a label."""
+def checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts | AnyArray:
+    """Return a column of a table, of CSV as texts, with null where an optional label is missing.
+
+    An empty cell is missing. A text that tools write for that is refused, as it may be meant.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -256,21 +218,28 @@ def _checked(path: str | Path, name: str, cells: Any) -> Texts | AnyArray:
         parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in cells.chunks]
         cells = pa.chunked_array(parts, kind)
     cells = _plain(cells)
-    empty, trimmed = pc.is_null(cells), cells
+    absent = refused = pc.is_null(cells)
+    trimmed = cells
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)
-        empty = pc.or_(empty, pc.is_in(trimmed, pa.array(EMPTY, cells.type)))
-    row = pc.index(empty, True).as_py()
+        absent = pc.or_kleene(absent, pc.equal(trimmed, ""))
+        refused = pc.is_in(trimmed, pa.array(EMPTY, cells.type))
+        cells, trimmed = (pc.if_else(absent, None, texts) for texts in (cells, trimmed))
+    refused = pc.and_not(refused, absent) if optional else pc.or_(refused, absent)
+    row = pc.index(refused, True).as_py()
     if row >= 0:
-        text = trimmed[row].as_py()
+        text, count = trimmed[row].as_py(), pc.sum(refused).as_py()
+        where = f"in {count} rows, first in row {row} (the first row is 0)"
         raise InputError(
-            f"{path} column {name} is empty in {pc.sum(empty).as_py()} rows, first in row {row} "
-            f"(the first row is 0){f', which holds {text}' if text else ''}: every item needs a "
-            "label"
+            f"{path} column {name} holds {text} {where}: leave a cell empty if its label is "
+            "missing; if it is not, write another text"
+            if optional
+            else f"{path} column {name} is empty {where}{f', which holds {text}' if text else ''}: "
+            "every item needs a label"
         )
     path = Path(path)
     if path.suffix.lower() != ".csv":
-        return _to_numpy(cells)
+        return to_array(exact(cells, f"{path} column {name}"))
     row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
     if row >= 0:
         raise InputError(
@@ -319,17 +288,6 @@ def _places(
         twice and f"{path} has {names.count(twice[0])} columns {twice[0]}; keep one",
     )
     return {column: names.index(column) for column in wanted if column in names}
-
-
-def _integers(cells: Any) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.utf8_ltrim(cells, characters="+").cast("int64")
-
-
-def _to_numpy(cells: Any) -> AnyArray:
-    """Return a column of pyarrow as an array: strings come as one of dtype object."""
-    return np.asarray((cells if len(cells) else cells.cast("int64")).to_numpy())
 
 
 def _shown(text: str) -> str:

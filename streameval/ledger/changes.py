@@ -21,7 +21,7 @@ from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.errors import BadRowError, InputError, refuse, warn
 from streameval.ledger.block import Part
-from streameval.ledger.gallery import Gallery, check_queries, open_input, place_of
+from streameval.ledger.gallery import Gallery, check_columns, check_queries, open_input, place_of
 from streameval.ledger.head import Head, Segment, Settings
 from streameval.ledger.state import (
     Near,
@@ -132,6 +132,7 @@ class NewSegment:
         _, separator, key = str(uri).rpartition("::")
         default = key if separator else Path(str(uri)).stem
         self._labels = labels.select((*KNOWN_COLUMNS, *head.settings.protocol.columns))
+        check_columns(self._labels)
         self._segment = segment = Segment(
             head.next_segment,
             default if name is None else str(name),

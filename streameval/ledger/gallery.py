@@ -26,7 +26,7 @@ from streameval.ledger.trajectory import Change, Forecast
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import Labels, missing
 from streameval.protocols.protocol import note_of
 from streameval.run.session import Session
 from streameval.sources.distances import Distances
@@ -61,10 +61,22 @@ def place_of(array: Array) -> Place:
     return Place(array.uri, content(array), files, fill_missing=filled)
 
 
+def check_columns(labels: Labels) -> None:
+    """Raise InputError for labels that a ledger can't keep: those of floats."""
+    for name, values in labels.columns.items():
+        if values.dtype.kind == "f":
+            raise InputError(
+                f"{labels.source} has floats in column {name}, as numbers with missing ones are, "
+                "and a ledger keeps integers and strings: give the column as strings, a missing "
+                "label as an empty one"
+            )
+
+
 def check_queries(labels: Labels, array: Array | None, settings: Settings) -> None:
     """Raise InputError for queries that no gallery can be evaluated with: none is ever removed."""
     if not len(labels):
         raise InputError(f"{labels.source} has no ids: at least one query is needed")
+    check_columns(labels)
     if array is None:
         return
     if array.shape[0] != len(labels):
@@ -154,7 +166,9 @@ class Gallery:
             return PositiveCameras.of([own[:0]])
         number = np.searchsorted([segment.number for segment in segments], positives.segment)
         begin = np.array([segment.begin for segment in segments])
-        return PositiveCameras.of([self._columns["cam"][begin[number] + positives.index]])
+        cams = self._columns["cam"][begin[number] + positives.index]
+        some = missing(own).any() or missing(cams).any()
+        return None if some else PositiveCameras.of([cams])
 
     def provenance(self) -> JsonObject:
         """Return the provenance of an evaluation of the ledger, as JSON values."""

@@ -71,7 +71,7 @@ class Settings:
             and metric is not None
             and f"got metric {metric} without query features: give them, or leave it out where "
             "distances are stored",
-            chosen.listed
+            chosen.lists
             and f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
             "ledger does not have beforehand: choose a protocol by identity and camera",
             chosen.self_match == "index"

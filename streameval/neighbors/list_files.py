@@ -28,7 +28,7 @@ from streameval.arrays.uri import open_array, parse_uri
 from streameval.errors import InputError
 from streameval.neighbors.lists import Lists, Places
 from streameval.output import NewFile
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import Labels, label_column
 from streameval.protocols.pairs import Pairs
 from streameval.sources.tiled import ArrayLike
 from streameval.typing import AnyArray, Float32Array, FloatArray, JsonObject
@@ -110,6 +110,7 @@ def names_of(labels: Labels, side: str) -> Names:
                 f"the key {name!r} of {side} row {at} can't be in a TREC file, whose columns are "
                 "parted by blanks: give keys without, or none, and items go by their numbers"
             )
+    label_column(labels.key, f"the key of {side}")  # raises InputError where one is missing
     order = np.argsort(labels.key, kind="stable")
     same = np.flatnonzero(labels.key[order[1:]] == labels.key[order[:-1]])
     if len(same):

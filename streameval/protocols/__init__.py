@@ -4,7 +4,7 @@
 `rules`     what holds of a pair, as an expression over label columns
 `protocol`  rules of positive and ignored pairs; presets, how other tools read a ranking
 `shipped`   the named protocols, a file each
-`listed`    lists of good and junk items, query by query
+`listed`    lists of pairs: of good and junk items, query by query
 `agreement` which gallery items have the labels of which queries
 `finder`    the pairs that a protocol lists one by one
 `classes`   rules over many items, by classes of queries and of items

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import floor
 from typing import Any
 
 import numpy as np
 
 from streameval.compilation import compiled
 from streameval.errors import OptionError
-from streameval.protocols.labels import Labels, check_kinds
+from streameval.protocols.labels import Labels, check_kinds, missing, whole_numbers
 from streameval.protocols.rules import Test
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, HashArray, Int32Array, IntArray
@@ -27,33 +28,50 @@ Lookup = Callable[[AnyArray], Int32Array]
 """Labels to their indices among those that are known; −1 of others."""
 
 
-_COMPARE: dict[str, Callable[[AnyArray, Any], Any]] = {
-    "==": np.equal,
-    "!=": np.not_equal,
+_ORDER: dict[str, Callable[[AnyArray, Any], Any]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
-    "in": np.isin,
-    "not in": lambda labels, values: ~np.isin(labels, values),
 }
+_INT64 = range(-(2**63), 2**63)
+_OF_FLOOR = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}  # what integers are to be to a fraction
 
 
 def outcome(test: Test, labels: Labels) -> BoolArray:
-    """Tell of which items of its side a test holds, [n]; raise OptionError for other values."""
-    column, values = labels.columns[test.column], np.atleast_1d(np.array(test.value))
-    if not len(column):  # of no kind yet
-        return np.zeros(0, np.bool_)
-    texts = column.dtype.kind == "U"
-    if values.size and texts != (values.dtype.kind == "U"):
-        kinds = ("texts", "a text in quotes") if texts else ("integers", "an integer")
+    """Tell of which items of its side a test holds, [n]; raise OptionError for other values.
+
+    Integers and floats are compared as numbers, exactly.
+    """
+    column, values = labels.columns[test.column], test.value
+    values = values if isinstance(values, tuple) else (values,)
+    texts, absent = column.dtype.kind == "U", missing(column)
+    if absent.all():  # of no kind
+        return np.full(len(column), test.negated)
+    if values and texts != isinstance(values[0], str):
+        kinds = ("integers", "a number") if column.dtype.kind != "f" else ("numbers", "a number")
+        kinds = ("texts", "a text in quotes") if texts else kinds
         raise OptionError(
             f"a rule compares {test.side}.{test.column} with {test.value!r}, and this column of "
             f"{labels.source} holds {kinds[0]}: give {kinds[1]}"
         )
-    compared_with = values if isinstance(test.value, tuple) else test.value
-    holds: BoolArray = np.asarray(_COMPARE[test.operator](column, compared_with), np.bool_)
+    holds: BoolArray = compare(column, test.operator, values) != test.negated
     return holds
+
+
+def compare(column: AnyArray, operator: str, values: tuple[Any, ...]) -> BoolArray:
+    """Tell which labels compare so with a value, or are one of several; a missing one never."""
+    integers = column.dtype.kind in "iu"
+    if operator not in _ORDER:
+        if integers:  # values that a label can be
+            values = tuple(int(one) for one in values if one == int(one) in _INT64)
+        kind = np.int64 if integers else column.dtype.type
+        return np.isin(column, np.array(values, kind))
+    (value,) = values
+    if integers and value != floor(value):
+        operator = _OF_FLOOR[operator]
+    value = floor(value) if integers else value
+    return np.asarray(_ORDER[operator](column, value), np.bool_)
 
 
 class Agreement:
@@ -76,16 +94,19 @@ class Agreement:
     def __init__(self, query: Labels, gallery: Labels, columns: Sequence[str]) -> None:
         *first, column = columns
         check_kinds(query, gallery, column)
-        known, code = np.unique(query.columns[column], return_inverse=True)
-        self._labels, self._index_of = gallery.columns[column], lookup(known)
-        self._known = len(known)
+        labels, self._labels = query.columns[column], gallery.columns[column]
+        absent = missing(labels)
+        known, index = np.unique(labels[~absent], return_inverse=True)
+        code = np.full(len(labels), len(known))  # of missing labels: that of no item
+        code[~absent] = index
+        self._index_of = lookup(known)
+        self.count = self._size = len(known) + int(absent.any())
         self._narrower = Agreement(query, gallery, first) if first else None
         if self._narrower is not None:
-            joined = self._narrower.query * len(known) + code
+            joined = self._narrower.query * self._size + code
             used, code = np.unique(joined, return_inverse=True)
-            self._number_of, known = lookup(used), used
-        self.query: IntArray = code.reshape(-1).astype(np.int64, copy=False)
-        self.count = len(known)
+            self._number_of, self.count = lookup(used), len(used)
+        self.query: IntArray = code.astype(np.int64, copy=False)
 
     def items(self, block: slice) -> Int32Array:
         """Return the codes of a block of the gallery; −1 of items that agree with no query."""
@@ -94,7 +115,7 @@ class Agreement:
         found = self._narrower.items(block)
         some = np.flatnonzero(found >= 0)
         index = self._index_of(self._labels[block][some])
-        joined = found[some].astype(np.int64) * self._known + index
+        joined = found[some].astype(np.int64) * self._size + index
         joined[index < 0] = -1
         found[some] = self._number_of(joined)
         return found
@@ -151,7 +172,10 @@ class Matches:
 
 
 def distinct(labels: AnyArray) -> AnyArray:
-    """Return the labels that there are, ascending, each once; little is held beside them."""
+    """Return the labels that there are, ascending, each once; little is held beside them.
+
+    A missing one is no label.
+    """
     known, held = labels[:0], 0
     parts: list[AnyArray] = []
     for start in range(0, len(labels), BLOCK):
@@ -159,12 +183,12 @@ def distinct(labels: AnyArray) -> AnyArray:
         held += len(parts[-1])
         if held >= max(len(known), 8 * BLOCK):
             known, parts, held = _once(np.concatenate([known, *parts])), [], 0
-    return _once(np.concatenate([known, *parts]))
+    return whole_numbers(_once(np.concatenate([known, *parts])))
 
 
 def _once(labels: AnyArray) -> AnyArray:
     """Return labels ascending, each once: sorted, as the table that `np.unique` makes is slow."""
-    labels = np.sort(labels)
+    labels = np.sort(labels if labels.dtype.kind in "iu" else labels[~missing(labels)])
     first = np.ones(len(labels), np.bool_)
     first[1:] = labels[1:] != labels[:-1]
     return labels[first]
@@ -209,10 +233,12 @@ def multiplicities(labels: AnyArray, without: AnyArray) -> tuple[IntArray, IntAr
 def lookup(known: AnyArray) -> Lookup:
     """Return the look-up of labels among those that are known, ascending and each once.
 
-    Each has a slot of a table by its bits, or the next one that is free.
+    Each has a slot of a table by its bits, or the next one that is free. Floats are whole numbers,
+    or NaN, which is not known.
     """
     if not len(known):
         return lambda labels: np.full(len(labels), -1, np.int32)
+    known = known.astype(np.int64) if known.dtype.kind == "f" else known
     bits, texts = _bits(known), known.dtype.kind == "U"
     shift = np.uint64(64 - (SLOTS * len(known)).bit_length())
     table = np.full(1 << 64 - int(shift), -1, np.int32)
@@ -220,6 +246,10 @@ def lookup(known: AnyArray) -> Lookup:
 
     def index_of(labels: AnyArray) -> Int32Array:
         index = np.empty(len(labels), np.int32)
+        if labels.dtype.kind == "f":
+            absent = np.isnan(labels)
+            index[absent], index[~absent] = -1, index_of(labels[~absent].astype(np.int64))
+            return index
         _look_up(table, bits, shift, _bits(labels), index)
         if texts:  # others may have the same bits
             some = np.flatnonzero(index >= 0)

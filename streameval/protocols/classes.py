@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from streameval.protocols.agreement import Agreement, outcome
-from streameval.protocols.finder import anchors
 from streameval.protocols.labels import Labels
 from streameval.protocols.protocol import Protocol
 from streameval.protocols.rules import Side, Term, Test
@@ -124,12 +123,11 @@ class ItemClasses:
 
 def _class_terms(protocol: Protocol) -> list[Term]:
     """Return the terms of ignored pairs that are not all listed, and not of the gallery alone."""
-    listed = anchors(protocol)
     return [
         term
         for rule in protocol.ignored_by
         for term in rule.terms
-        if not term.of_items and not any(columns <= term.same for columns in listed)
+        if not term.of_items and not term.is_listed(protocol.positive_by.anchors)
     ]
 
 

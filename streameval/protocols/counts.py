@@ -9,25 +9,32 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, refuse
 from streameval.protocols.agreement import Agreement
 from streameval.protocols.classes import ItemClasses
-from streameval.protocols.finder import PairFinder, anchors, is_plain, junk_column, junk_labels
-from streameval.protocols.labels import Labels, check_kinds
-from streameval.protocols.listed import ListedPairs
+from streameval.protocols.finder import (
+    PairFinder,
+    is_plain,
+    junk_column,
+    junk_labels,
+    names_looked_up,
+)
+from streameval.protocols.labels import Labels, check_kinds, first_fraction, same_labels
+from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rules import Side
+from streameval.protocols.rules import SIDES, Side
 from streameval.stretches import cumulated
 from streameval.typing import IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
 MOST_SETS = 32  # of columns; beyond, pairs are counted one by one
+_SHOWN = 300  # characters of the names of columns
 ColumnSet = frozenset[str]
 
 
@@ -90,21 +97,24 @@ class PairCounts:
             If the protocol asks for what the labels lack.
         """
         check_protocol(query, gallery, protocol, listed)
-        if listed is not None:
-            return cls(*listed.counts(len(query), len(gallery)))
         own = _own_image(query, gallery, protocol)
         classes, _ = ItemClasses.of_queries(query, gallery, protocol)
         numbers, terms = _Numbers(query, gallery), None
-        (base, *others), plain = anchors(protocol), is_plain(protocol.positive_by.terms)
+        sought, plain = protocol.positive_by.terms, is_plain(protocol.positive_by.terms)
         ignored = [term for rule in protocol.ignored_by for term in rule.terms]
-        every = sum((numbers.of(columns) for columns in others), start=numbers.of(base))
+        every = np.zeros(len(query), np.int64)
+        for columns in protocol.positive_by.anchors:
+            every += numbers.of(columns)
+        for name in names_looked_up((*sought, *ignored)):
+            every += 0 if listed is None else np.diff(listed.lists[name].indptr)
+        base = sought[0].same
         if own is not None:
-            every = every + numbers.of(own) - (numbers.of(own | base) if plain else 0)
+            every += numbers.of(own) - (numbers.of(own | base) if plain else 0)
         if plain and all(is_plain((term,)) for term in ignored) and "id" in base:
             rules = [base | term.same for term in ignored]
             terms = _expanded(base, [*rules, *([own | base] if own is not None else [])])
         if terms is None:
-            counts = PairFinder(query, gallery, protocol).counts(every)
+            counts = PairFinder(query, gallery, protocol, listed).counts(every)
             return cls(*counts, classes.sizes)
         positive = np.zeros(len(query), np.int64)
         for columns, factor in terms.items():
@@ -151,7 +161,7 @@ class _Numbers:
             return Agreement(query, gallery, ordered).counts()
         same = np.ones(len(query), np.bool_)
         for name in columns - {INDEX}:
-            same &= query.columns[name] == gallery.columns[name]
+            same &= same_labels(query.columns[name], gallery.columns[name])
         return same.astype(np.int64)
 
 
@@ -178,28 +188,69 @@ def check_protocol(
     ------
     InputError, OptionError
     """
-    if protocol.listed != (listed is not None):
-        raise OptionError(
-            f"protocol {protocol.name} takes its pairs from lists: give good, and junk"
-            if listed is None
-            else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
-            "by identity and camera: choose protocol listed"
-        )
+    _check_lists(protocol, {} if listed is None else listed.lists)
     if protocol.selects:
         raise OptionError(
             f"protocol {protocol.name} selects who takes part ({'; '.join(protocol.selections)}), "
             "and here all queries and items do: choose another protocol, or evaluate"
         )
     if listed is not None:
-        return
+        listed.check(len(query), len(gallery))
+        if protocol.listed:
+            listed.check_apart(len(gallery))
     junk_labels(gallery, protocol)
     check_kinds(query, gallery, "id")
     sides: dict[Side, Labels] = {"query": query, "gallery": gallery}
     for side, labels in sides.items():
         check_columns(labels, side, protocol)
+    by_key = {"key"} if protocol.self_match == "key" else set()
     shared = {name for rule in protocol.rules for term in rule.terms for name in term.columns}
-    for column in sorted(shared | ({"key"} if protocol.self_match == "key" else set())):
+    for column in sorted(shared | by_key):
         check_kinds(query, gallery, column)
+        for labels in sides.values():
+            _check_whole(column, labels, protocol)
+
+
+def _check_lists(protocol: Protocol, given: Mapping[str, PairList]) -> None:
+    """Raise OptionError for lists that rules name and are not there, or the other way round."""
+    unused = [name for name in given if name not in protocol.lists]
+    refuse(
+        OptionError,
+        protocol.listed
+        and "good" not in given
+        and f"protocol {protocol.name} takes its pairs from lists: give good, and junk",
+        unused
+        and f"got pairs {unused[0]}, and no rule of protocol {protocol.name} names "
+        f"pair.{unused[0]}: choose protocol listed for good and junk, or leave them out",
+    )
+    named = [(rule.text, *one) for rule in protocol.rules for one in rule.lists.items()]
+    for text, name, compares in named:
+        where = f"protocol {protocol.name} has the rule {text!r}, and"
+        refuse(
+            OptionError,
+            name not in given
+            and f"{where} got {'pairs ' * bool(given)}{', '.join(given) or 'no lists of pairs'}: "
+            f"give --pairs {name}=FILE (in Python pairs={{{name!r}: ...}})",
+            compares
+            and given[name].value is None
+            and f"{where} {given[name].source} has no values: give a table with columns query, "
+            "item and value",
+        )
+
+
+def _check_whole(column: str, labels: Labels, protocol: Protocol) -> None:
+    """Raise OptionError if a rule asks for the same labels in a column of fractions."""
+    values = labels.columns[column]
+    row = first_fraction(values)
+    if row is not None:
+        rule = next(
+            rule.text for rule in protocol.rules for term in rule.terms if column in term.columns
+        )
+        raise OptionError(
+            f"protocol {protocol.name} has the rule {rule!r}, and column {column} of "
+            f"{labels.source} holds numbers that are no integers ({values[row]} in row {row}): "
+            f"compare it with a number, as in gallery.{column} >= {values[row]}, or round it"
+        )
 
 
 def check_columns(labels: Labels, side: Side, protocol: Protocol) -> None:
@@ -211,17 +262,21 @@ def check_columns(labels: Labels, side: Side, protocol: Protocol) -> None:
 
 def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:
     """Return what a protocol asks for, and labels don't have."""
-    if protocol.self_match == "key" and column == "key":
+    rule = next((one for one in protocol.rules if column in one.columns(side)), None)
+    if rule is None and column == "key" and protocol.self_match == "key":
         return f"self_match by key needs keys of both sides; {labels.source} has none"
-    by, lacks = column, f"column {column}"
-    remedy = (
-        f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
-        f"or choose another protocol (there are {', '.join(labels.columns)})"
-    )
-    if column == "cam":
-        by, lacks = "camera", "cameras"
-        remedy = "cameras of both sides, or choose protocol no-camera"
+    by, whose = f"for {'; '.join(protocol.selections)}", f"the {side}"
+    if rule is not None:
+        by = f"for the rule {rule.text!r}"
+        if all(column in rule.columns(one) for one in SIDES):
+            whose = "both sides"
+    what, remedy = f"column {column}", f"it (in Python more={{{column!r}: ...}})"
+    if column in ("cam", "key"):
+        what = remedy = {"cam": "cameras", "key": "keys"}[column]
+    has = ", ".join([*labels.columns, *labels.unread])
+    has = has if len(has) <= _SHOWN else f"{has[:_SHOWN]} ..."
     return (
-        f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
-        f"{lacks} for the {side}: give {remedy}"
+        f"protocol {protocol.name} needs {what} of {whose} {by}, and "
+        f"{labels.source} has no {what} for the {side} (it has {has}): give "
+        f"{remedy}, or choose {'protocol no-camera' if column == 'cam' else 'another protocol'}"
     )

@@ -6,26 +6,29 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from streameval.errors import OptionError
-from streameval.protocols.agreement import Agreement, Matches, outcome
-from streameval.protocols.labels import Labels
-from streameval.protocols.listed import spans
+from streameval.errors import InputError, OptionError
+from streameval.protocols.agreement import Agreement, Matches, compare, outcome
+from streameval.protocols.labels import Labels, same_labels
+from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rules import SIDES, Term, Test
+from streameval.protocols.rules import LISTED, SIDES, Term, Test
 from streameval.stretches import rows_of
-from streameval.typing import AnyArray, BoolArray, IntArray
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 
 class PairFinder:
     """Finds the listed pairs of some queries at a time: those that are positive or ignored.
 
-    Looked at are the pairs that agree in the columns of the rule of positives, and own images.
+    Looked at are the pairs that agree in the columns of the rule of positives, those of lists that
+    rules name, and own images.
 
     Parameters
     ----------
     query, gallery : Labels
         Of Q queries and G gallery items.
     protocol : Protocol
+    listed : ListedPairs, optional
+        The lists that its rules name.
 
     Attributes
     ----------
@@ -33,22 +36,29 @@ class PairFinder:
         Gallery items that take part for no query.
     """
 
-    def __init__(self, query: Labels, gallery: Labels, protocol: Protocol) -> None:
+    def __init__(
+        self, query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None = None
+    ) -> None:
         self._sides = {"query": query, "gallery": gallery}
         self._protocol = protocol
         self._positive = protocol.positive_by.terms
         self._ignored = [term for rule in protocol.ignored_by for term in rule.terms]
+        terms = (*self._positive, *self._ignored)
         self._tests = {
             test: outcome(test, self._sides[test.side])
-            for term in (*self._positive, *self._ignored)
+            for term in terms
             for test in term.tests
+            if test.side in self._sides
         }
+        lists = {} if listed is None else listed.lists
+        self._lists = {name: Listing(lists[name], len(gallery)) for name in protocol.lists}
+        self._looked_up = [self._lists[name] for name in names_looked_up(terms)]
         self.junk: BoolArray = np.zeros(len(gallery), np.bool_)
         for label in junk_labels(gallery, protocol):
             self.junk |= gallery.id == label
         for term in (term for term in self._ignored if term.of_items):
             self.junk |= np.logical_and.reduce([self._tests[test] for test in term.tests])
-        self._anchors = anchors(protocol)
+        self._anchors = protocol.positive_by.anchors
         self._matches = [
             Matches(Agreement(query, gallery, sorted(columns)), len(gallery))
             for columns in self._anchors
@@ -75,30 +85,30 @@ class PairFinder:
             own += np.cumsum(other) - other  # the place of each among all
             inserted = own[other]
         agree: dict[str, BoolArray] = {}
-        if len(self._anchors) == 1 and len(self._anchors[0]) == 1:
+        if not self._looked_up and len(self._anchors) == 1 and len(self._anchors[0]) == 1:
             (column,) = self._anchors[0]
             agree[column] = np.ones(len(item), np.bool_)
             agree[column][inserted] = False
-        pairs = _Agreeing(self._sides, start, of_query, item, agree, self._tests)
+        pairs = _Agreeing(self._sides, start, of_query, item, agree, self._tests, self._lists)
         holds, ignored = pairs.any_of(self._positive), pairs.any_of(self._ignored)
         ignored |= self.junk[item]
         ignored[own] = True
         positive = holds & ~ignored
-        if is_plain(self._positive):  # all are listed
+        if is_plain(self._positive) and not self._looked_up:  # all are listed
             return of_query, item, positive, holds
         kept = np.flatnonzero(holds | ignored)
         return of_query[kept], item[kept], positive[kept], holds[kept]
 
     def _looked_at(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
-        """Return query and item of the pairs that agree in the columns of an anchor."""
+        """Return query and item of the pairs that agree in an anchor's columns, or are listed."""
         found = [matches.of(start, stop) for matches in self._matches]
         parts = [(rows_of(indptr), item) for indptr, item in found]
-        if len(parts) == 1:
+        if len(parts) == 1 and not self._looked_up:
             return parts[0]
         gallery = max(len(self._sides["gallery"]), 1)
-        query, item = np.divmod(
-            np.unique(np.concatenate([query * gallery + item for query, item in parts])), gallery
-        )
+        pairs = [query * gallery + item for query, item in parts]
+        pairs += [listing.of(start, stop) for listing in self._looked_up]
+        query, item = np.divmod(np.unique(np.concatenate(pairs)), gallery)
         return query, item
 
     def counts(self, upper: IntArray) -> tuple[IntArray, IntArray]:
@@ -133,8 +143,9 @@ class _Agreeing:
         item: IntArray,
         agree: dict[str, BoolArray],
         tests: dict[Test, BoolArray],
+        lists: dict[str, Listing],
     ) -> None:
-        self._sides, self._agree, self._tests = sides, agree, tests
+        self._sides, self._agree, self._tests, self._lists = sides, agree, tests, lists
         self._rows = {"query": query + start, "gallery": item}
 
     def any_of(self, terms: Iterable[Term]) -> BoolArray:
@@ -146,23 +157,75 @@ class _Agreeing:
 
     def _all_of(self, term: Term) -> BoolArray:
         parts = [self._same(name) for name in term.same]
-        parts += [self._tests[test][self._rows[test.side]] for test in term.tests]
+        parts += [self._holds(test) for test in term.tests]
         for columns in term.different:
             parts.append(~np.logical_and.reduce([self._same(name) for name in columns]))
         holds: BoolArray = np.logical_and.reduce(parts)
         return holds
 
+    def _holds(self, test: Test) -> BoolArray:
+        if test.side == "pair":
+            return self._lists[test.column].holds(test, *self._rows.values())
+        holds: BoolArray = self._tests[test][self._rows[test.side]]
+        return holds
+
     def _same(self, column: str) -> BoolArray:
         if column not in self._agree:
             query, gallery = (self._sides[side].columns[column][self._rows[side]] for side in SIDES)
-            self._agree[column] = query == gallery
+            self._agree[column] = same_labels(query, gallery)
         return self._agree[column]
 
 
-def anchors(protocol: Protocol) -> list[frozenset[str]]:
-    """Return the sets of columns, none in another, in one of which a positive pair agrees."""
-    sets = dict.fromkeys(term.same for term in protocol.positive_by.terms)
-    return [columns for columns in sets if not any(other < columns for other in sets)]
+class Listing:
+    """The pairs of a list, each once, and their values: looked up pair by pair.
+
+    Held: 8 bytes a pair, and as much for its value.
+
+    Raises
+    ------
+    InputError
+        If the list has two values of a pair.
+    """
+
+    def __init__(self, pairs: PairList, gallery: int) -> None:
+        self._gallery, self._value = max(gallery, 1), pairs.value
+        self._pair, first, again = np.unique(
+            pairs.query * self._gallery + pairs.item, return_index=True, return_inverse=True
+        )
+        if pairs.value is not None:
+            self._value = pairs.value[first]
+            other = np.flatnonzero(~_equal(self._value[again], pairs.value))
+            if len(other):
+                at = int(other[0])
+                raise InputError(
+                    f"{pairs.place(at)} lists item {pairs.item[at] + pairs.base} with values "
+                    f"{self._value[again[at]]} and {pairs.value[at]}: one is needed"
+                )
+
+    def of(self, start: int, stop: int) -> IntArray:
+        """Return the pairs of some queries, ascending: query from `start` * G + item."""
+        begin, end = np.searchsorted(self._pair, [start * self._gallery, stop * self._gallery])
+        pairs: IntArray = self._pair[begin:end] - start * self._gallery
+        return pairs
+
+    def holds(self, test: Test, query: IntArray, item: IntArray) -> BoolArray:
+        """Tell of which pairs a test holds."""
+        pair = query * self._gallery + item
+        at = np.searchsorted(self._pair, pair)
+        holds = np.append(self._pair, -1)[at] == pair
+        if test.operator != LISTED and self._value is not None:
+            values = test.value if isinstance(test.value, tuple) else (test.value,)
+            holds &= compare(np.append(self._value, np.nan)[at], test.operator, values)
+        return np.asarray(holds != test.negated)
+
+
+def _equal(left: FloatArray, right: FloatArray) -> BoolArray:
+    return np.asarray((left == right) | (np.isnan(left) & np.isnan(right)))
+
+
+def names_looked_up(terms: Iterable[Term]) -> list[str]:
+    """Return the lists all of whose pairs are looked at."""
+    return sorted(frozenset[str]().union(*(term.lists for term in terms)))
 
 
 def is_plain(terms: tuple[Term, ...]) -> bool:
@@ -172,6 +235,8 @@ def is_plain(terms: tuple[Term, ...]) -> bool:
 
 def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:
     """Return the junk identities in the type of the gallery's; raise OptionError of others."""
+    if protocol.listed:
+        return []
     strings = gallery.id.dtype.kind == "U"
     for label in protocol.junk_ids:
         if isinstance(label, str) and not strings:

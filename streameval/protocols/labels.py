@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
-from streameval.typing import AnyArray
+from streameval.typing import AnyArray, BoolArray
 
 KNOWN_COLUMNS = ("id", "cam", "key")
 """Columns that every reader of labels knows; others are read where they are asked for."""
@@ -20,6 +20,9 @@ CAMERA_PAIRS = "cam-pair"
 
 RESERVED_COLUMNS = frozenset({*KNOWN_COLUMNS, "group", CAMERA_PAIRS})
 """Names that further columns cannot have."""
+
+
+_EXACT = 2.0**53  # from here on, floats stand for several integers
 
 
 class Labels:
@@ -33,8 +36,9 @@ class Labels:
         Cameras.
     key : [n] array_like of any integer or string type, optional
         Name of the item on both sides, for ``self_match="key"``.
-    more : mapping of str to [n] array_like of any integer or string type, optional
-        Other columns, for protocols that use them and for grouping.
+    more : mapping of str to [n] array_like of any integer, string or float type, optional
+        Other columns, for protocols that use them and for grouping. Floats can only be compared
+        with numbers.
     source : str
         Origin of the labels, for messages.
     sources : mapping of str to str, optional
@@ -42,15 +46,24 @@ class Labels:
 
     Attributes
     ----------
-    columns : dict of str to [n] integer or string array
+    columns : dict of str to [n] integer, string or float64 array
         All given columns by name: ``id``, ``cam``, ``key`` and others.
     source : str
+    unread : tuple of str
+        Further columns of the table that these are of, for messages.
 
     Raises
     ------
     InputError
         If there is no ``id``, a column is not 1-d, contains neither integers nor strings, or
-        differs from ``id`` in length; or if another column has a reserved name.
+        differs from ``id`` in length; if an ``id`` is missing; or if another column has a reserved
+        name.
+
+    Notes
+    -----
+    A label of any column but ``id`` may be missing: None, NaN or an empty text. It equals nothing,
+    not even another missing label. In `columns`, a missing text is empty, and whole numbers with
+    missing ones are float64, with NaN.
     """
 
     @entry_point
@@ -77,13 +90,20 @@ class Labels:
                 "rename the column"
             )
         self.source = source
+        self.unread: tuple[str, ...] = ()
         self.columns: dict[str, AnyArray] = {}
         where = {"id": source, **(sources or {})}
         for name, values in {"id": id, "cam": cam, "key": key, **(more or {})}.items():
             if values is None:
                 continue
             origin = where.get(name, source)
-            self.columns[name] = column = label_column(values, f"{origin} {name}")
+            what = f"{origin} {name}"
+            self.columns[name] = column = label_column(values, what, optional=name != "id")
+            row = first_fraction(column) if name in KNOWN_COLUMNS else None
+            if row is not None:
+                raise InputError(
+                    f"{what} row {row} is {column[row]}: labels must be integers or strings"
+                )
             if len(column) != len(self.id):
                 other = "" if origin == where["id"] else f"{origin} "
                 raise InputError(
@@ -139,6 +159,10 @@ class Labels:
         """Further columns by name."""
         return {name: values for name, values in self.columns.items() if name not in KNOWN_COLUMNS}
 
+    def has_every(self, name: str) -> bool:
+        """Return whether there is such a column, in which no label is missing."""
+        return name in self.columns and not missing(self.columns[name]).any()
+
     def __len__(self) -> int:
         return len(self.id)
 
@@ -153,8 +177,41 @@ def as_numpy(values: Any, what: str) -> AnyArray:
         raise InputError(f"{what} can't be made an array of NumPy: {error}") from error
 
 
-def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
-    """Return labels as a 1-d array of an integer or string dtype.
+def missing(column: AnyArray) -> BoolArray:
+    """Tell which labels of a column are missing, [n]: NaN, and empty texts."""
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind == "U":
+        return np.asarray(column == "")
+    return np.broadcast_to(np.False_, len(column))
+
+
+def same_labels(left: AnyArray, right: AnyArray) -> BoolArray:
+    """Tell where two columns have the same label, [n]; a missing one equals nothing."""
+    texts = left.dtype.kind == "U"
+    if texts != (right.dtype.kind == "U"):  # all of one side are missing
+        return np.zeros(len(left), np.bool_)
+    same: BoolArray = np.asarray(left == right)
+    return same & (left != "") if texts else same
+
+
+def first_fraction(column: AnyArray) -> int | None:
+    """Return the first row of a column that is no integer, or too large to tell; None without."""
+    if column.dtype.kind != "f":
+        return None
+    whole = (np.abs(column) < _EXACT) & (column == np.trunc(column))
+    return _first(~whole & ~np.isnan(column))
+
+
+def whole_numbers(values: AnyArray) -> AnyArray:
+    """Return floats as int64 if all are whole numbers below 2⁵³ in size; others as they are."""
+    if values.dtype.kind != "f" or np.isnan(values).any():
+        return values
+    return values.astype(np.int64) if first_fraction(values.reshape(-1)) is None else values
+
+
+def label_column(values: npt.ArrayLike, what: str, *, optional: bool = False) -> AnyArray:
+    """Return labels as a 1-d array of an integer or string dtype; or of float64, if optional.
 
     Parameters
     ----------
@@ -162,6 +219,8 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         [n], [n, 1] or [1, n].
     what : str
         How messages call it.
+    optional : bool
+        Whether labels may be missing, and floats. A missing one is NaN, of texts an empty one.
     """
     if isinstance(values, str | Path):
         raise InputError(
@@ -179,48 +238,85 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         raise InputError(
             f"{what} has shape {array.shape}; a 1-d array, one label an item, is needed"
         )
-    if array.dtype.kind == "O":
-        array = _of_objects(array, what)
-    if array.dtype.kind == "T":
-        _refuse_nul(array.tolist(), what)
-    kind = array.dtype.kind
+    if array.dtype.kind in "OT":
+        array = _of_objects(array.astype(object), what, optional)
+    kind, numbers = array.dtype.kind, array.dtype.kind == "f"
+    bad = _first(~np.isfinite(array) & ~(optional & np.isnan(array))) if numbers else None
     needed = f"{what} is of dtype {array.dtype}; integers or strings are needed"
-    bad = np.flatnonzero(~np.isfinite(array) if kind == "f" else ())
     refuse(
         InputError,
-        len(bad) and f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings",
-        kind == "f" and f"{needed} (whole numbers stored as floats: convert with .astype('int64'))",
-        kind not in "iuUST" and needed,
+        bad is not None and f"{what} row {bad} is {array[bad]}: labels must be integers or strings",
+        numbers
+        and not optional
+        and f"{needed} (whole numbers stored as floats: convert with .astype('int64'))",
+        kind not in "iufUS" and needed,
         kind == "u"
         and array.max(initial=0) > np.iinfo(np.int64).max
         and f"{what} holds {array.max()}, beyond int64; give such labels as strings",
     )
-    if kind in "iuU":
+    if numbers:
+        return whole_numbers(array.astype(np.float64, copy=False))
+    if kind in "iu":
         return array
     try:
-        return array.astype(object if kind == "T" else np.str_).astype(np.str_)
+        texts: AnyArray = array.astype(np.str_)
     except UnicodeDecodeError as error:
         raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error
+    empty = None if optional else _first(missing(texts))
+    if empty is not None:
+        raise InputError(f"{what} row {empty} is an empty text: a label is needed")
+    return texts
 
 
-def _of_objects(array: AnyArray, what: str) -> AnyArray:
-    """Return integers or strings that an object array holds, Python's or NumPy's."""
+def _first(chosen: AnyArray) -> int | None:
+    """Return the first row of which something holds; None if it holds of none."""
+    return int(np.argmax(chosen)) if chosen.any() else None
+
+
+def _of_objects(array: AnyArray, what: str, optional: bool) -> AnyArray:
+    """Return integers, strings or, if optional, floats that an object array holds.
+
+    They may be Python's or NumPy's.
+    """
     values = array.tolist()
     kinds = set(map(type, values))
-    if type(None) in kinds:
-        row = next(row for row, value in enumerate(values) if value is None)
-        raise InputError(f"{what} row {row} is None: a label is needed, an integer or a string")
-    kind: Any
-    for kind, dtype in ((str, np.str_), (bytes, np.bytes_), (int | np.integer, np.int64)):
-        if all(issubclass(one, kind) and one is not bool for one in kinds):
-            if dtype is not np.int64:
-                _refuse_nul(values, what)
-            try:
-                return array.astype(dtype)
-            except OverflowError as error:
-                raise InputError(
-                    f"{what} holds an integer beyond int64; give such labels as strings"
-                ) from error
+    gone = np.zeros(len(values), np.bool_)
+    if any(issubclass(one, type(None) | float) for one in kinds):  # NaN is the one not to be itself
+        gone[:] = [one is None or (isinstance(one, float) and one != one) for one in values]
+    if gone.any():
+        row = int(np.argmax(gone))
+        refuse(
+            InputError,
+            not optional
+            and f"{what} row {row} is {values[row]}: a label is needed, an integer or a string",
+        )
+        kinds = set(map(type, array[~gone]))
+
+    def are(*wanted: type) -> bool:
+        return all(issubclass(one, wanted) and one is not bool for one in kinds)
+
+    for kind, dtype in ((str, np.str_), (bytes, np.bytes_)):
+        if are(kind) and not (values and gone.all()):
+            _refuse_nul(array[~gone].tolist(), what)
+            array[gone] = kind()
+            return array.astype(dtype)
+    integers, numbers = (int, np.integer), (int, np.integer, float, np.floating)
+    try:
+        if are(*integers) and not gone.any():
+            return array.astype(np.int64)
+    except OverflowError as error:
+        raise InputError(
+            f"{what} holds an integer beyond int64; give such labels as strings"
+        ) from error
+    if optional and are(*numbers):
+        large = [one for one in values if isinstance(one, integers) and abs(int(one)) >= _EXACT]
+        if large:
+            raise InputError(
+                f"{what} holds {large[0]} beside missing labels or fractions, and integers from "
+                "2**53 on are not exact there: give such labels as strings"
+            )
+        array[gone] = np.nan
+        return array.astype(np.float64)
     names = ", ".join(sorted({one.__name__ for one in kinds}))
     raise InputError(
         f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
@@ -241,7 +337,7 @@ def check_kinds(query: Labels, gallery: Labels, column: str) -> None:
     """Raise InputError if one side has integers in a column, and the other strings."""
     columns = query.columns[column], gallery.columns[column]
     strings = [labels.dtype.kind == "U" for labels in columns]
-    if all(map(len, columns)) and strings[0] != strings[1]:
+    if strings[0] != strings[1] and not any(missing(labels).all() for labels in columns):
         kinds = "strings and integers" if strings[0] else "integers and strings"
         names = {"id": "ids", "cam": "cameras", "key": "keys"}.get(column, f"column {column}")
         raise InputError(

@@ -1,20 +1,21 @@
-"""Listed pairs: which gallery items are good (positive) and junk (ignored), query by query.
+"""Lists of pairs: gallery items by query, which rules name as ``pair.NAME``.
 
-Some data sets come with such lists, and not only with identities and cameras: VeRi-776 with
-``gt_index.txt`` and ``jk_index.txt``, a line a query. What is in neither list is a negative.
+Some data sets come with lists of good (positive) and junk (ignored) items, and not only with
+identities and cameras: VeRi-776 with ``gt_index.txt`` and ``jk_index.txt``, a line a query. What is
+in neither list is a negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
-from streameval.stretches import rows_of
-from streameval.typing import BoolArray, IntArray, Span
+from streameval.stretches import cumulated, rows_of
+from streameval.typing import FloatArray, IntArray, Span
 
 PAIRS = 1 << 17  # that are found, merged or counted at a time
 
@@ -33,16 +34,28 @@ class PairList:
         What messages call the list.
     base : int
         What the list itself counts from, for messages.
+    value : [L] float64, optional
+        A number of each pair; NaN of one that has none.
+    lines : bool
+        Whether it has a line a query, for messages.
     """
 
     indptr: IntArray
     item: IntArray
     source: str
     base: int = 0
+    value: FloatArray | None = None
+    lines: bool = True
 
     @classmethod
+    @entry_point
     def of(cls, rows: Iterable[npt.ArrayLike], source: str, base: int = 0) -> PairList:
-        """Return the list of some rows of indices, one row a query."""
+        """Return the list of some rows of indices, one row a query.
+
+        Raises
+        ------
+        InputError
+        """
         items = [np.asarray(row) for row in rows]
         for query, row in enumerate(items):
             if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
@@ -61,8 +74,21 @@ class PairList:
 
     def place(self, listed: int) -> str:
         """Say where a listed item stands."""
-        query = int(self.query[listed])
-        return f"{self.source}, line {query + 1} (query {query})"
+        query = int(np.searchsorted(self.indptr, listed, side="right")) - 1
+        line = f"line {query + 1} (query {query})" if self.lines else f"query {query}"
+        return f"{self.source}, {line}"
+
+    def among(self, queries: IntArray, items: IntArray) -> PairList:
+        """Return the pairs of some queries and items, ascending rows, numbered anew from 0."""
+        own = self.query
+        places = [np.searchsorted(rows, of) for rows, of in ((queries, own), (items, self.item))]
+        kept = np.flatnonzero(
+            (np.append(queries, -1)[places[0]] == own)
+            & (np.append(items, -1)[places[1]] == self.item)
+        )
+        counts = np.bincount(places[0][kept], minlength=len(queries))
+        value = None if self.value is None else self.value[kept]
+        return PairList(cumulated(counts), places[1][kept], self.source, 0, value, lines=False)
 
     def check(self, queries: int, gallery: int) -> None:
         """Check the number of lines, and that every item is in the gallery."""
@@ -82,18 +108,16 @@ class PairList:
 
 @dataclass(frozen=True, eq=False)
 class ListedPairs:
-    """Listed positive and ignored pairs, which replace identities and cameras.
+    """Lists of pairs by name.
 
     Attributes
     ----------
-    good : PairList
-        The positives of each query.
-    junk : PairList
-        The ignored items of each query.
+    lists : mapping of str to PairList
+        ``good`` and ``junk``, the listed positive and ignored pairs, which replace identities and
+        cameras; or those that the rules of a protocol name.
     """
 
-    good: PairList
-    junk: PairList
+    lists: Mapping[str, PairList]
 
     @classmethod
     @entry_point
@@ -114,50 +138,45 @@ class ListedPairs:
         """
         listed = PairList.of(good, "the good list")
         rows = [()] * (len(listed.indptr) - 1) if junk is None else junk
-        return cls(listed, PairList.of(rows, "the junk list"))
+        return cls({"good": listed, "junk": PairList.of(rows, "the junk list")})
 
-    def counts(self, queries: int, gallery: int) -> tuple[IntArray, IntArray]:
-        """Return how many items are good, and how many are listed, of each query; check them all.
+    @property
+    def good(self) -> PairList:
+        """The list ``good``."""
+        return self.lists["good"]
+
+    @property
+    def junk(self) -> PairList:
+        """The list ``junk``."""
+        return self.lists["junk"]
+
+    def check(self, queries: int, gallery: int) -> None:
+        """Check that the lists are of so many queries, and their items in the gallery.
 
         Raises
         ------
         InputError
         """
-        for one in (self.good, self.junk):
+        for one in self.lists.values():
             one.check(queries, gallery)
-        good, listed = np.empty(queries, np.int64), np.empty(queries, np.int64)
-        lengths = np.diff(self.good.indptr) + np.diff(self.junk.indptr)
-        for start, stop in spans(lengths):
-            query, _, is_good = self.merged(start, stop, gallery)
-            size = stop - start
-            good[start:stop] = np.bincount(query[is_good], minlength=size)
-            listed[start:stop] = np.bincount(query, minlength=size)
-        return good, listed
 
-    def merged(self, start: int, stop: int, gallery: int) -> tuple[IntArray, IntArray, BoolArray]:
-        """Return the listed pairs of some queries: query from `start`, item, whether it is good.
+    def check_apart(self, gallery: int) -> None:
+        """Check that no pair is good and junk.
 
-        Items ascend within a query; one that a line has twice is there once.
+        Raises
+        ------
+        InputError
         """
-        begins, pairs = [], []
-        for one in (self.good, self.junk):
-            span = slice(*one.indptr[[start, stop]].tolist())
-            query = rows_of(one.indptr[start : stop + 1])
-            begins.append(span.start)
-            pairs.append(query * gallery + one.item[span])
-        good, junk = pairs
-        both = np.flatnonzero(np.isin(junk, good))
+        good, junk = self.good, self.junk
+        pairs, others = (one.query * gallery + one.item for one in (good, junk))
+        both = np.flatnonzero(np.isin(others, pairs))
         if len(both):
             at = int(both[0])
-            first = int(np.flatnonzero(good == junk[at])[0]) + begins[0]
-            at += begins[1]
+            first = int(np.flatnonzero(pairs == others[at])[0])
             raise InputError(
-                f"{self.good.place(first)} and {self.junk.place(at)} both list item "
-                f"{self.junk.item[at] + self.junk.base}: a pair is good or junk, not both"
+                f"{good.place(first)} and {junk.place(at)} both list item "
+                f"{junk.item[at] + junk.base}: a pair is good or junk, not both"
             )
-        pair = np.union1d(good, junk)
-        query, item = np.divmod(pair, max(gallery, 1))
-        return query, item, np.isin(pair, good)
 
 
 def spans(counts: IntArray) -> list[Span]:

@@ -1,7 +1,7 @@
 """Pairs: what a protocol makes of every (query, gallery) pair, without listing them all.
 
 *Listed pairs* are kept one by one, query by query: pairs of the same identity, a query's own image
-and lists of good and junk items. They are few. *Item classes* are rules over many items: under
+and pairs of lists. They are few. *Item classes* are rules over many items: under
 some protocols a query ignores every item of its camera. Junk items are ignored by every query. All
 other pairs are negatives.
 """
@@ -161,7 +161,7 @@ def find_pairs(
     listed: ListedPairs | None = None,
     counts: PairCounts | None = None,
 ) -> Pairs:
-    """Apply a protocol to the labels; or to lists of pairs, if it takes these.
+    """Apply a protocol to the labels, and to the lists of pairs that it names.
 
     Parameters
     ----------
@@ -205,14 +205,9 @@ class PairSource:
         if counts is None:
             counts = PairCounts.of(query, gallery, protocol, listed)
         self.queries, self.gallery, self.counts = len(query), len(gallery), counts
-        self._listed = listed
-        self._finder: PairFinder | None = None
-        if listed is None:
-            self._finder = PairFinder(query, gallery, protocol)
-            self.junk, self.classes = self._finder.junk, ItemClasses.of(query, gallery, protocol)
-        else:
-            self.junk = np.zeros(len(gallery), np.bool_)
-            self.classes = ItemClasses.none(len(query), len(gallery))
+        self._finder: PairFinder | None = PairFinder(query, gallery, protocol, listed)
+        self.junk, self.classes = self._finder.junk, ItemClasses.of(query, gallery, protocol)
+        if listed is not None and protocol.listed:
             _warn_of_other_identities(query, gallery, listed.good)
         self._span = (0, 0)
         self._found: Pairs | None = None
@@ -224,7 +219,7 @@ class PairSource:
             self._found = None  # its memory is free before more is taken
             self._found, self._span = self._find(start, stop), (start, stop)
             if stop - start == self.queries:  # labels may be large
-                self._finder = self._listed = None
+                self._finder = None
             return self._found
         return self._found.block(start - first, stop - first)
 
@@ -246,8 +241,6 @@ class PairSource:
             where = start + left, start + right
             if self._finder is not None:
                 _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
-            elif self._listed is not None:
-                _, item[own], positive[own] = self._listed.merged(*where, self.gallery)
         classes = replace(self.classes, query=self.classes.query[start:stop])
         return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 

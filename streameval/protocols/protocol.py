@@ -25,7 +25,7 @@ from streameval.choices import (
     Unmatched,
 )
 from streameval.errors import OptionError, entry_point, is_whole, refuse
-from streameval.protocols.rules import Rule, Side, same
+from streameval.protocols.rules import Rule, Side, check_few, same
 from streameval.protocols.trials import Trials
 
 REST = "rest"  # queries that are what a trial does not draw
@@ -98,7 +98,8 @@ class Protocol:
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
     listed : bool
-        Take positive and ignored pairs only from lists (`ListedPairs`).
+        Take positive and ignored pairs only from lists (`ListedPairs`): the rules are
+        ``pair.good or pair.junk`` and ``("pair.junk",)``.
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
@@ -112,7 +113,7 @@ class Protocol:
         Draws of galleries, each an evaluation by itself.
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
-        the same label in some column.
+        the same label in some column, or a list of pairs.
     unmatched : {"exclude", "miss", "error"}
         What a query without a positive is to means over Q+: see `MetricOptions`.
 
@@ -170,26 +171,27 @@ class Protocol:
             self._check(name, getattr(self, name), can_be, expected)
         self._check_selections()
         try:
-            object.__setattr__(self, "ignore", tuple(rule.text for rule in self.ignored_by))
-            object.__setattr__(self, "positive", self.positive_by.text)
+            object.__setattr__(self, "ignore", tuple(Rule.of(str(one)).text for one in self.ignore))
+            object.__setattr__(self, "positive", Rule.of(self.positive).text)
+            check_few(self.positive_by, self.ignored_by)
         except OptionError as error:
             raise OptionError(f"protocol {self.name}: {error}") from error
-        if not self.positive_by.terms or not all(term.same for term in self.positive_by.terms):
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
-                "pairs: each of its alternatives needs same(...) of some label column"
-            )
-        if self.positive != "same(id)" and self.by_identity:
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, and its CMC "
-                f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots"
-            )
-        if self.listed and self.by_identity:
-            raise OptionError(
-                f"protocol {self.name} takes its pairs from lists, and its CMC "
-                f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's "
-                "own identity is; choose cmc first-match or all-shots"
-            )
+        refuse(
+            OptionError,
+            self.listed
+            and self.by_identity
+            and f"protocol {self.name} takes its pairs from lists, and its CMC "
+            f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's own "
+            "identity is; choose cmc first-match or all-shots",
+            self.positive != "same(id)"
+            and self.by_identity
+            and f"protocol {self.name} has positive {self.positive!r}, and its CMC "
+            f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots",
+            self.listed
+            and self.self_match is not None
+            and f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
+            "these pairs on the junk list",
+        )
 
     def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
         if not can_be(value):
@@ -249,17 +251,22 @@ class Protocol:
     @property
     def positive_by(self) -> Rule:
         """The rule of positive pairs."""
-        return Rule.of(self.positive)
+        return Rule.of("pair.good or pair.junk" if self.listed else self.positive)
 
     @property
     def ignored_by(self) -> tuple[Rule, ...]:
         """The rules of ignored pairs."""
-        return tuple(Rule.of(str(rule)) for rule in self.ignore)
+        return tuple(map(Rule.of, map(str, ["pair.junk"] if self.listed else self.ignore)))
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules of ignored and of positive pairs."""
         return *self.ignored_by, self.positive_by
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """Names of the lists of pairs that its rules name."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.lists))
 
     def columns_of(self, side: Side) -> tuple[str, ...]:
         """Return the label columns that a side needs in addition to ``id``, in the rules' order."""

@@ -2,7 +2,11 @@
 
     same(id, cam)                         both sides have the same labels in all of these columns
     query.cam in [3, 6]                   a label of the query; gallery.cam, one of the item
+    pair.good, pair.overlap >= 0.3        the pair is in a list of pairs, and its value there
     same(cam) and not same(clothes)       with and, or, not and brackets
+
+A missing label equals nothing: of a pair with one, ``same`` and comparisons are false, and what
+``not``, ``!=`` and ``not in`` make of them true. So it is with values of pairs that aren't listed.
 
 A rule is parsed as Python parses expressions, and nothing of it is run. It becomes *terms*, of
 which any must hold; in a term, everything must.
@@ -11,54 +15,59 @@ which any must hold; in a term, everything must.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
+from sys import float_info
 from typing import Any, Literal, NoReturn
 
 from streameval.errors import OptionError
 
 Side = Literal["query", "gallery"]
 SIDES: tuple[Side, Side] = ("query", "gallery")
+LISTED = "listed"  # the operator of ``pair.NAME`` alone
 MOST_TERMS = 64  # of a rule, once it is multiplied out
 
-_OPERATORS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
+_OPERATORS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.Eq: ("==", False),
+    ast.NotEq: ("==", True),
+    ast.Lt: ("<", False),
+    ast.LtE: ("<=", False),
+    ast.Gt: (">", False),
+    ast.GtE: (">=", False),
+    ast.In: ("in", False),
+    ast.NotIn: ("in", True),
 }
-_OPPOSITE = {"==": "!=", "<": ">=", "<=": ">", "in": "not in"}
-_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
+"""What a comparison compares by, and whether it is the opposite that must hold."""
 
 
 @dataclass(frozen=True)
 class Test:
-    """A comparison of one side's labels with literals.
+    """A comparison of one side's labels, or of the values of a list of pairs, with literals.
 
     Attributes
     ----------
-    side : {"query", "gallery"}
+    side : {"query", "gallery", "pair"}
     column : str
-    operator : str
-    value : int, str, or tuple of int or of str
-        A tuple of ``in`` and ``not in``.
+        Or the name of the list.
+    operator : {"==", "<", "<=", ">", ">=", "in", "listed"}
+    value : number, str, or tuple of numbers or of str
+        A tuple of ``in``; None of ``listed``.
+    negated : bool
+        Whether it holds where the comparison does not: of a missing label, too.
     """
 
-    side: Side
+    side: Side | Literal["pair"]
     column: str
     operator: str
     value: Any
+    negated: bool = False
 
     def opposite(self) -> Test:
         """Return the test that holds where this one does not."""
-        return Test(self.side, self.column, _OPPOSITE[self.operator], self.value)
+        return replace(self, negated=not self.negated)
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,19 @@ class Term:
     def columns(self) -> frozenset[str]:
         """Columns in which it compares both sides."""
         return self.same.union(*self.different)
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """Lists of pairs, all of which its pairs are in."""
+        tests = (test for test in self.tests if test.side == "pair" and not test.negated)
+        return frozenset(test.column for test in tests)
+
+    def is_listed(self, anchors: Collection[frozenset[str]]) -> bool:
+        """Return whether its pairs are looked at one by one: they are in lists, or agree in some.
+
+        All others are rules over many items.
+        """
+        return bool(self.lists) or any(columns <= self.same for columns in anchors)
 
     @property
     def of_items(self) -> bool:
@@ -144,6 +166,42 @@ class Rule:
         own = (test.column for term in self.terms for test in term.tests if test.side == side)
         return frozenset().union(*both, own)
 
+    @property
+    def anchors(self) -> list[frozenset[str]]:
+        """Sets of columns, none in another: its pairs agree in one, or are in a list."""
+        sets = dict.fromkeys(term.same for term in self.terms if not term.lists)
+        return [columns for columns in sets if not any(other < columns for other in sets)]
+
+    @property
+    def lists(self) -> dict[str, bool]:
+        """Lists of pairs that it names, and whether it compares their values."""
+        tests = [test for term in self.terms for test in term.tests if test.side == "pair"]
+        compared = {test.column for test in tests if test.operator != LISTED}
+        return {name: name in compared for name in sorted(test.column for test in tests)}
+
+
+def check_few(positive: Rule, ignored: Iterable[Rule]) -> None:
+    """Check that the pairs are few of which positives say something, and exceptions of lists.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not positive.terms or not all(term.same or term.lists for term in positive.terms):
+        raise OptionError(
+            f"positive {positive.text!r} may hold of too many pairs: each of its alternatives "
+            "needs same(...) of some label column, or pair.NAME"
+        )
+    anchors = positive.anchors
+    for text, term in [(rule.text, term) for rule in ignored for term in rule.terms]:
+        exempt = [test.column for test in term.tests if test.side == "pair" and test.negated]
+        if exempt and not term.is_listed(anchors):
+            needed = ", ".join([f"pair.{exempt[0]}", *map(same, map(sorted, anchors))])
+            raise OptionError(
+                f"rule {text!r} exempts listed pairs of too many: each of its alternatives needs "
+                f"one of {needed}, too"
+            )
+
 
 def same(columns: Iterable[str]) -> str:
     """Return the text of the rule that both sides have the same labels in some columns."""
@@ -196,7 +254,14 @@ class _Reader:
             return [Term(tests=frozenset({test.opposite() if negated else test}))]
         if self._side is not None:
             self._refuse(node, f"a column of the {self._side} compared, such as cam in [1, 2]")
-        self._refuse(node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared")
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            side, column = self._place(node)
+            if side == "pair":
+                return [Term(tests=frozenset({Test(side, column, LISTED, None, negated)}))]
+            self._refuse(node, f"a comparison with a value, as {side}.{column} == 3")
+        self._refuse(
+            node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared, or pair.NAME"
+        )
 
     def _columns(self, node: ast.Call) -> Iterator[str]:
         if not isinstance(node.func, ast.Name) or node.func.id != "same":
@@ -214,18 +279,19 @@ class _Reader:
     def _test(self, node: ast.Compare) -> Test:
         if len(node.ops) != 1 or type(node.ops[0]) not in _OPERATORS:
             self._refuse(node, "one comparison: ==, !=, <, <=, >, >=, in or not in")
-        operator = _OPERATORS[type(node.ops[0])]
-        value, several = self._literal(node.comparators[0]), "in" in operator
+        operator, negated = _OPERATORS[type(node.ops[0])]
+        value, several = self._literal(node.comparators[0]), operator == "in"
         if several != isinstance(value, tuple):
             needed = "a list of values, such as [3, 6]," if several else "one value"
             self._refuse(node.comparators[0], f"{needed} after {operator}")
-        if operator in ("<", "<=", ">", ">=") and isinstance(value, str):
-            self._refuse(node.comparators[0], f"a number after {operator}")
         side, column = self._place(node.left)
-        return Test(side, column, operator, value)
+        texts = any(isinstance(one, str) for one in (value if several else [value]))
+        if texts and (side == "pair" or operator not in ("==", "in")):
+            self._refuse(node.comparators[0], f"a number after {operator}")
+        return Test(side, column, operator, value, negated)
 
-    def _place(self, node: ast.expr) -> tuple[Side, str]:
-        """Return side and column of ``query.cam`` or ``gallery["my column"]``."""
+    def _place(self, node: ast.expr) -> tuple[Side | Literal["pair"], str]:
+        """Return side and column of ``query.cam``, ``gallery["my column"]`` or ``pair.good``."""
         base: ast.expr | None = None
         column: Any = None
         if self._side is not None:
@@ -237,22 +303,28 @@ class _Reader:
             base, column = node.value, node.attr
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             base, column = node.value, node.slice.value
-        for side in SIDES:
+        side: Side | Literal["pair"]
+        for side in (*SIDES, "pair"):
             if isinstance(base, ast.Name) and base.id == side and isinstance(column, str):
                 return side, column
-        self._refuse(node, "query.COLUMN or gallery.COLUMN")
+        self._refuse(node, "query.COLUMN or gallery.COLUMN, or pair.NAME")
 
     def _literal(self, node: ast.expr) -> Any:
-        """Return an integer, a text, or a tuple of either."""
+        """Return a number, a text, or a tuple of either."""
         try:
             value = ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError):
-            self._refuse(node, "an integer, a text in quotes, or a list of these")
+            self._refuse(node, "a number, a text in quotes, or a list of these")
         values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
         kinds = {type(one) for one in values}
-        if not (kinds <= {int} or kinds <= {str}):
-            self._refuse(node, "integers, or texts in quotes, all of one kind")
+        if not (kinds <= {int, float} or kinds <= {str}) or not all(map(_is_label, values)):
+            self._refuse(node, "finite numbers, or texts in quotes, all of one kind and not empty")
         return values if isinstance(value, list | tuple | set) else value
+
+
+def _is_label(value: float | str) -> bool:
+    """Tell whether a label can be so: an empty text and NaN stand for missing ones."""
+    return value != "" if isinstance(value, str) else abs(value) <= float_info.max
 
 
 def _all(terms: tuple[Term, ...]) -> Term:

@@ -143,9 +143,9 @@ def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol
     refuse(
         OptionError,
         chosen.listed
-        and (junk or "self_match" in given)
-        and f"protocol {chosen.name} takes its pairs from lists alone, and got "
-        f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list",
+        and junk
+        and f"protocol {chosen.name} takes its pairs from lists alone, and got junk ids: put these "
+        "pairs on the junk list",
         draws
         and chosen.cmc != SINGLE_GALLERY_SHOT
         and f"{draws[0]} is {given[draws[0]]!r}, and protocol {chosen.name} draws nothing: choose "

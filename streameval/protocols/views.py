@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.protocols.agreement import outcome
+from streameval.protocols.agreement import distinct, outcome
 from streameval.protocols.counts import check_columns
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import Labels, first_fraction, missing
+from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
 from streameval.protocols.rules import Rule
 from streameval.protocols.trials import Trials
@@ -46,6 +47,24 @@ class View:
             one is two or (one is not None and two is not None and np.array_equal(one, two))
             for one, two in pairs
         )
+
+    def listed(self, given: ListedPairs | None, queries: int, gallery: int) -> ListedPairs | None:
+        """Return the pairs of lists that are among its queries and items; the lists are checked.
+
+        Raises
+        ------
+        InputError
+            If a list is not of so many queries, or has an item beyond the gallery.
+        """
+        if given is None or self.whole:
+            return given
+        given.check(queries, gallery)
+        queried, ranked = (
+            np.arange(count) if rows is None else rows
+            for rows, count in ((self.queries, queries), (self.items, gallery))
+        )
+        lists = {name: one.among(queried, ranked) for name, one in given.lists.items()}
+        return ListedPairs(lists)
 
     def everywhere(self, labels: AnyArray, gallery: int) -> AnyArray:
         """Return labels of the items as labels of all items of the source, [G]; others are any."""
@@ -132,9 +151,15 @@ def _by_label(view: View, column: str, gallery: Labels) -> list[View]:
     """Return a view for each label that the items have in a column."""
     items = np.arange(len(gallery)) if view.items is None else view.items
     labels = gallery.columns[column][items]
+    row = first_fraction(labels)
+    if row is not None:
+        raise OptionError(
+            f"column {column} of {gallery.source}, by which there are galleries, holds numbers "
+            f"that are no integers ({labels[row]} in row {items[row]}): give a label an item"
+        )
     return [
         replace(view, name=f"{column} {label}", items=items[labels == label])
-        for label in np.unique(labels)
+        for label in distinct(labels)
     ]
 
 
@@ -151,6 +176,14 @@ def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> li
             "images on both sides"
         )
     among = np.arange(len(labels)) if rows is None else rows
+    for column in trials.per:
+        absent = among[missing(labels.columns[column][among])]
+        if len(absent):
+            raise OptionError(
+                f"the trials of protocol {protocol.name} draw per {column}, and {len(absent)} "
+                f"labels of {labels.source} are missing there, first in row {absent[0]}: give each "
+                "a label, or select the others"
+            )
     if not len(among):
         raise OptionError(f"the trials of protocol {protocol.name} draw from nothing")
     views = []

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.display.table import harmless, number_csv
-from streameval.errors import InputError
+from streameval.errors import InputError, refuse
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
-from streameval.protocols.labels import CAMERA_PAIRS, label_column
+from streameval.protocols.labels import CAMERA_PAIRS, first_fraction, label_column, missing
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, IntArray
 
@@ -53,13 +53,27 @@ def label_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def check_group_column(name: str, columns: Columns, positive_cams: object | None) -> None:
-    """Refuse a column that queries don't have, or cameras of ``cam-pair`` that a side lacks."""
+    """Refuse a column that queries don't have, or not all; and cameras that a side lacks."""
+    column = "cam" if name == CAMERA_PAIRS else name
+    values = columns.get(column, np.empty(0))
+    absent = np.flatnonzero(missing(values))
+    broken = first_fraction(values)
+    refuse(
+        InputError,
+        len(absent)
+        and f"{len(absent)} queries have no {column} to group by, the first of them query "
+        f"{absent[0]}: give each a label, such as 'none', or group by another column",
+        broken is not None
+        and f"column {column!r} to group by holds numbers that are no integers, such as "
+        f"{values[broken or 0]} of query {broken}: give a label a query",
+    )
     if name == CAMERA_PAIRS:
         if "cam" not in columns or positive_cams is None:
             whose = "positives" if "cam" in columns else "queries"
             raise InputError(
-                f"the {whose} have no cameras to group by {CAMERA_PAIRS}: evaluate with cameras of "
-                "both sides (--query-cams and --gallery-cams, or a column cam of both tables)"
+                f"the {whose} have no cameras to group by {CAMERA_PAIRS}: evaluate with a camera "
+                "of every query and item (--query-cams and --gallery-cams, or a column cam of both "
+                "tables)"
             )
     elif name not in columns:
         raise InputError(

@@ -62,7 +62,7 @@ class Planned:
         The numbers of the pairs.
     columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
-        there is one, and further ones.
+        there is one, and further ones; none of floats.
     groups : [Q] int64, optional
         The group of each query, where the histogram of impostors is kept by group, too.
     """
@@ -207,15 +207,18 @@ def _count(request: Request, view: View, sides: Sides) -> _Counts:
     gallery = sides.take(request.gallery, view.items)
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
-    request = replace(request, query=query, gallery=gallery, group_by=_groups_of(request, view))
-    counts = PairCounts.of(query, gallery, request.protocol.of_view(), request.listed)
+    listed = view.listed(request.listed, len(request.query), len(request.gallery))
+    group_by = _groups_of(request, view)
+    request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
+    counts = PairCounts.of(query, gallery, request.protocol.of_view(), listed)
     check_matched(counts.positive, request.options)
-    _check_groups(request, columns, gallery.cam)
+    _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
     if "impostor_histogram" in needs and request.group_by is not None:
         groups = histogram_groups(request.group_by, columns)
     if _counts_identities(request):
         identities = identity_sizes(gallery, request.protocol, counts, needs)
-    return _Counts(request, view, counts, columns, groups, identities, used)
+    kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
+    return _Counts(request, view, counts, kept, groups, identities, used)
 
 
 def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
@@ -268,7 +271,7 @@ def with_pairs(planned: Planned) -> Prepared:
         pairs.block(0, pairs.queries)
     cams = None
     identities = gallery_identities(planned, gallery, pairs.junk)
-    if query.cam is not None and gallery.cam is not None:
+    if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
         items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
         cams = PositiveCameras.of([items], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
@@ -317,7 +320,7 @@ def _groups_of(request: Request, view: View) -> Any:
 
 
 def label_columns(labels: Labels) -> dict[str, AnyArray]:
-    """Return the columns that a result keeps of the queries' labels: all but ``key``."""
+    """Return the columns by which queries may be grouped, or galleries differ: all but ``key``."""
     return {name: values for name, values in labels.columns.items() if name != "key"}
 
 

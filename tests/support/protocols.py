@@ -1,5 +1,6 @@
 """What tests use of `streameval.protocols` beside its public names."""
 
+from streameval.labels.pair_files import lists_of as lists_of
 from streameval.protocols import protocol as protocol_module
 from streameval.protocols.agreement import multiplicities as multiplicities
 from streameval.protocols.counts import PairCounts as PairCounts
@@ -17,6 +18,7 @@ __all__ = [
     "Pairs",
     "View",
     "find_pairs",
+    "lists_of",
     "multiplicities",
     "protocol_module",
     "views_of",
