@@ -220,6 +220,34 @@ def test_resumed(problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Mo
     assert not folder.exists()
 
 
+def test_cells_are_of_the_queries_label_and_the_gallery(problem: dict[str, Any]) -> None:
+    """Each view of the queries against each of the gallery, as by a command for each of these."""
+    query, gallery = problem["sides"]
+    source = se.Features(*problem["features"], "euclidean")
+    sides = {"query": query, "gallery": gallery, "metrics": "CMC@1,mAP"}
+    views = replace(MARKET, name="views", galleries="view", unmatched="miss")
+    result = se.evaluate_all(source, **sides, protocols=[views])["views"]
+    assert isinstance(result, Average)
+    labels = np.unique(gallery["view"])
+    for name in ("CMC@1", "mAP"):
+        cells = result.cells(name)
+        assert cells.queries == cells.galleries == tuple(map(str, labels))
+        for at, view in enumerate(labels):
+            one = replace(MARKET, name="one", gallery=f"view == {view}", unmatched="miss")
+            grouped = se.evaluate(source, **sides, protocol=one, group_by="view").groups
+            assert cells.values[:, at].tolist() == [own[name] for own in grouped.values()]
+        rows = [np.delete(row, at) for at, row in enumerate(cells.values)]
+        assert cells.mean == pytest.approx(np.mean(cells.values), abs=1e-12)
+        assert cells.mean_of_others == pytest.approx(np.mean(rows), abs=1e-12)
+        assert result.summary()["cells"]["metrics"][name]["mean"] == cells.mean
+    assert "... of another view" in str(result)
+    with pytest.raises(se.InputError, match="there is no metric mINP"):
+        result.cells("mINP")
+    alone = se.evaluate(source, **sides)
+    with pytest.raises(se.InputError, match="cells need runs of one protocol with galleries"):
+        se.average([alone]).cells("mAP")
+
+
 def test_saved_and_loaded(problem: dict[str, Any], tmp_path: Path) -> None:
     query, gallery = problem["sides"]
     source = se.Features(*problem["features"])

@@ -41,6 +41,8 @@ def average_blocks(average: Average, saved: str | None = None) -> Blocks:
         "In percent, except τ:",
         table,
     ]
+    if average.galleries:
+        shown += ["", *_cells_blocks(average)]
     if left_out:
         shown.append(f"{plural(left_out, 'more metric')} of each run: --json, or --format csv")
     closing = [("Conventions", conventions(first.options, used)), ("Written to", saved)]
@@ -48,6 +50,22 @@ def average_blocks(average: Average, saved: str | None = None) -> Blocks:
     if differences:
         shown.append(facts([("Differences", one) for one in differences], wraps=True))
     return shown
+
+
+def _cells_blocks(average: Average) -> Blocks:
+    """Return the first metric by the labels of queries and galleries, and its means."""
+    name = average.names[0]
+    cells, kind = average.cells(name), average.mean.details[name].kind
+    rows = [
+        (Cell(label), *(number(value, kind) for value in values.tolist()))
+        for label, values in zip(cells.queries, cells.values, strict=True)
+    ]
+    title = f"{cells.metric} by {cells.by} of the queries (rows) and of the gallery, in percent:"
+    means = [
+        ("Mean", value_text(cells.mean, kind)),
+        (f"… of another {cells.by}", value_text(cells.mean_of_others, kind)),
+    ]
+    return [title, Table.of((cells.by, *cells.galleries), rows), "", facts(means)]
 
 
 def _metrics_table(average: Average) -> Table:

@@ -32,6 +32,7 @@ from streameval.errors import (
 from streameval.metrics.compute import Detail, Metrics, scalars_text
 from streameval.output import ESCAPED, as_json
 from streameval.result import Evaluation, Results
+from streameval.result.cells import Cells, Groups, cells_of, galleries_of, groups_of
 from streameval.result.frames import to_pandas
 from streameval.result.groups import Columns
 from streameval.result.runs import Run, loaded, named, with_metrics
@@ -179,6 +180,45 @@ class Average(Shown):
         """
         return to_pandas(self, table, {"metrics": _metrics, "runs": _runs})
 
+    def cells(self, metric: str) -> Cells:
+        """Return a metric by the label of queries and gallery, where each label is a gallery.
+
+        Parameters
+        ----------
+        metric : str
+
+        Returns
+        -------
+        Cells
+            ``values`` [queries, galleries], ``mean``, and ``mean_of_others`` without equal labels.
+
+        Raises
+        ------
+        InputError
+            If the runs are not of a protocol with ``galleries``, the queries lack that column, or
+            there is no such metric.
+        """
+        return cells_of(self._groups, self.galleries, metric)
+
+    @property
+    def galleries(self) -> str:
+        """The column whose labels are galleries, where queries have it, too; "" without."""
+        return galleries_of(self.runs)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return groups_of(self.runs)
+
+    def _cells(self) -> JsonObject:
+        """Return the cells of all metrics, where there are any."""
+        if not self.galleries:
+            return {}
+        each = {name: self.cells(name) for name in self.names}
+        first = next(iter(each.values()))
+        labels = {"queries": first.queries, "galleries": first.galleries}
+        metrics = {name: one.summary() for name, one in each.items()}
+        return {"cells": {"by": self.galleries, **labels, "metrics": metrics}}
+
     def summary(self) -> JsonObject:
         """Return the content of ``summary.json``; undefined values are None."""
         averaged = self.mean
@@ -198,6 +238,7 @@ class Average(Shown):
                     }
                     for name, one in self.runs.items()
                 },
+                **self._cells(),
                 "options": asdict(self.first.options),
                 "protocol": self.first.provenance.get("protocol"),
                 "streameval": version("streameval"),
