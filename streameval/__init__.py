@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from streameval.protocols.listed import ListedPairs, PairList
     from streameval.protocols.protocol import PRESETS, Protocol
     from streameval.protocols.shipped import PROTOCOLS
+    from streameval.protocols.trials import Trials
     from streameval.result import Evaluation
     from streameval.result.average import Average, average
     from streameval.result.comparison import compare
@@ -88,6 +89,7 @@ _HOMES = {
     "protocols.listed": "ListedPairs PairList",
     "protocols.protocol": "PRESETS Protocol",
     "protocols.shipped": "PROTOCOLS",
+    "protocols.trials": "Trials",
     "result.average": "Average average",
     "result.several": "Evaluations",
     "result.comparison": "compare",
@@ -125,6 +127,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "Trials",
     "average",
     "compare",
     "compare_index",

@@ -275,9 +275,9 @@ def test_saved_and_loaded(problem: dict[str, Any], tmp_path: Path) -> None:
         ({"gallery": "rest"}, "which only queries can be"),
         ({"queries": "rest"}, "no trial draws gallery items"),
         ({"trials": {"drawn": 1}}, "an unknown key 'drawn'"),
-        ({"trials": {"per": "id"}}, "per 'id'; a list of label columns"),
-        ({"trials": {"times": 0}}, "times 0; a whole number of at least 1"),
-        ({"trials": {"side": "both"}}, "side 'both'; 'gallery' or 'query'"),
+        ({"trials": {"per": "id"}}, "per is 'id'; a list of label columns"),
+        ({"trials": {"times": 0}}, "times is 0; a whole number of at least 1"),
+        ({"trials": {"side": "both"}}, "side is 'both'; 'gallery' or 'query'"),
         ({"trials": 3}, "trials of protocol bad is 3"),
     ],
 )

@@ -166,7 +166,10 @@ class Protocol:
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
         trials: object = self.trials
         if isinstance(trials, Mapping):
-            object.__setattr__(self, "trials", Trials.of(trials, self.name))
+            try:
+                object.__setattr__(self, "trials", Trials.of(trials))
+            except OptionError as error:
+                raise OptionError(f"trials of protocol {self.name}: {error}") from error
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
         self._check_selections()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streameval.errors import OptionError, is_whole, refuse
+from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import SIDES, Side
 
 
@@ -44,31 +44,30 @@ class Trials:
         each = " and ".join(self.per)
         return f"{self.times} trials of {self.draw} of the {whose} of each {each}"
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any], name: str) -> Trials:
-        """Return the trials of the keys of a protocol's table ``trials``."""
-        known = list(inspect.signature(cls).parameters)
-        unknown = [key for key in values if key not in known]
-        if unknown:
-            raise OptionError(
-                f"trials of protocol {name} have an unknown key {unknown[0]!r}: known: "
-                f"{', '.join(known)}"
-            )
-        per = values.get("per", ("id",))
-        several = isinstance(per, Iterable) and not isinstance(per, str)
-        trials = cls(**{**values, "per": tuple(per) if several else per})
-        where = f"trials of protocol {name} have"
+    @entry_point
+    def __post_init__(self) -> None:
+        """Bring `per` to a tuple; raise OptionError for other values."""
+        per: object = self.per
+        if isinstance(per, Iterable) and not isinstance(per, str):
+            object.__setattr__(self, "per", tuple(per))
+        named = isinstance(self.per, tuple) and self.per
         refuse(
             OptionError,
-            not (several and trials.per and all(isinstance(one, str) for one in trials.per))
-            and f"{where} per {per!r}; a list of label columns, such as ['id', 'cam'], is needed",
-            trials.side not in SIDES
-            and f"{where} side {trials.side!r}; 'gallery' or 'query' is needed",
+            not (named and all(isinstance(one, str) for one in self.per))
+            and f"per is {per!r}; a list of label columns, such as ['id', 'cam'], is needed",
+            self.side not in SIDES and f"side is {self.side!r}; 'gallery' or 'query' is needed",
             *(
-                not is_whole(getattr(trials, key), least)
-                and f"{where} {key} {getattr(trials, key)!r}; a whole number of at least {least} "
-                "is needed"
-                for key, least in (("draw", 1), ("times", 1), ("seed", 0))
+                not is_whole(getattr(self, name), least)
+                and f"{name} is {getattr(self, name)!r}; a whole number of at least {least} is "
+                "needed"
+                for name, least in (("draw", 1), ("times", 1), ("seed", 0))
             ),
         )
-        return trials
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Trials:
+        """Return the trials of the keys of a table."""
+        known = list(inspect.signature(cls).parameters)
+        for key in (key for key in values if key not in known):
+            raise OptionError(f"there is an unknown key {key!r}: known: {', '.join(known)}")
+        return cls(**values)
