@@ -27,7 +27,7 @@ from streameval.run.session import Session
 from streameval.run.share import Several, Share, Thresholds
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
 from streameval.statistics import RankStatistics
-from streameval.typing import AnyArray, FloatArray, IntArray, Span
+from streameval.typing import FloatArray, IntArray, Span
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 
@@ -67,22 +67,22 @@ def find_positives(job: Job, session: Session) -> Job:
     """
     if job.plan.layout == "strips":
         return job
-    wanted = [share.listed_positives() for share in job.shares]
+    positives = [share.pairs.positives() for share in job.shares]
+    wanted = [share.in_source(*own) for share, own in zip(job.shares, positives, strict=True)]
     cuts = np.cumsum([0, *(len(item) for _, item in wanted)]).tolist()
-    query, item = (np.concatenate(each) for each in zip(*wanted, strict=True))
-    place: AnyArray | slice = slice(None)
+    (query, item), place = wanted[0], slice(None)
     if len(wanted) > 1:  # each pair once
+        query, item = (np.concatenate(each) for each in zip(*wanted, strict=True))
         gallery = max(job.source.shape[1], 1)
         key, place = np.unique(query * gallery + item, return_inverse=True)
         query, item = np.divmod(key, gallery)
     distance = listed_distances(job, query, item, session, session.record)[place]
     shares = []
-    for share, own in zip(job.shares, pairwise(cuts), strict=True):
-        indptr, of_view = share.pairs.positives()
-        positives = Positives.sort(indptr, distance[slice(*own)], of_view)
-        check_range(share, positives, share.first)
+    for share, (indptr, of_view), own in zip(job.shares, positives, pairwise(cuts), strict=True):
+        known = Positives.sort(indptr, distance[slice(*own)], of_view)
+        check_range(share, known, share.first)
         found = distance[slice(*own)] if job.plan.layout == "rectangles" else None
-        shares.append(replace(share, positives=positives, found=found))
+        shares.append(replace(share, positives=known, found=found))
     return replace(job, shares=tuple(shares))
 
 

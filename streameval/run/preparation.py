@@ -36,6 +36,7 @@ from streameval.source import Source
 from streameval.statistics import WHOLE_FIELDS
 from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
 
+ROW = "row"  # the column that tells selected queries apart: their rows of the source
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
@@ -207,6 +208,8 @@ def _count(request: Request, view: View, sides: Sides) -> _Counts:
     gallery = sides.take(request.gallery, view.items)
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
+    if view.queries is not None:
+        columns.setdefault(ROW, view.queries)
     listed = view.listed(request.listed, len(request.query), len(request.gallery))
     group_by = _groups_of(request, view)
     request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)

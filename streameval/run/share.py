@@ -166,9 +166,8 @@ class Share:
             raise RuntimeError("the positives are not known")
         return self.positives
 
-    def listed_positives(self) -> tuple[IntArray, IntArray]:
-        """Return query and item of each positive pair, as the source numbers them."""
-        indptr, item = self.pairs.positives()
+    def in_source(self, indptr: IntArray, item: IntArray) -> tuple[IntArray, IntArray]:
+        """Return query and item of listed pairs as the source numbers them."""
         query = self.first + rows_of(indptr)
         return rows_at(self.view.queries, query), rows_at(self.view.items, item)
 
