@@ -22,7 +22,8 @@ from streameval.cli.options import commands_of
 from streameval.display.evaluation import PARTS as METRIC_PARTS
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS
-from streameval.protocols.protocol import DIFFERENCES, EQUIVALENTS, PRESETS, Preset, Protocol
+from streameval.protocols.presets import DIFFERENCES, EQUIVALENTS, PRESETS, Preset
+from streameval.protocols.protocol import Protocol
 from streameval.protocols.shipped import PROTOCOLS
 from streameval.report.conventions import needs_by_reading
 

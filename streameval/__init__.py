@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.labels import Labels
     from streameval.protocols.listed import ListedPairs, PairList
-    from streameval.protocols.protocol import PRESETS, Protocol
+    from streameval.protocols.presets import PRESETS
+    from streameval.protocols.protocol import Protocol
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.protocols.trials import Trials
     from streameval.result import Evaluation
@@ -87,7 +88,8 @@ _HOMES = {
     "neighbors.neighbors": "Neighbors",
     "protocols.labels": "Labels",
     "protocols.listed": "ListedPairs PairList",
-    "protocols.protocol": "PRESETS Protocol",
+    "protocols.presets": "PRESETS",
+    "protocols.protocol": "Protocol",
     "protocols.shipped": "PROTOCOLS",
     "protocols.trials": "Trials",
     "result.average": "Average average",

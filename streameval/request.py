@@ -36,12 +36,8 @@ from streameval.metrics.selection import (
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
-from streameval.protocols.protocol import (
-    SINGLE_GALLERY_SHOT,
-    Preset,
-    Protocol,
-    find_preset,
-)
+from streameval.protocols.presets import Preset, find_preset
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.shipped import protocols_of, with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source

@@ -24,7 +24,7 @@ from support.metrics import CHOICES
 from support.protocols import protocol_module as protocol
 from support.report import FORMATS
 
-from streameval import PROTOCOLS
+from streameval import PRESETS, PROTOCOLS
 
 CUHK03 = Path(__file__).resolve().parent.parent.parent / "shared/data/cuhk03-detected-100q"
 QUERIES, ITEMS, WIDTH = 10, 70, 6
@@ -224,7 +224,7 @@ def test_choices_are_those_that_exist() -> None:
     names = {name: tuple(kind.names()) for name, kind in params.items() if isinstance(kind, Value)}
     assert names["metric"] == DISTANCES
     assert names["protocols"] == tuple(PROTOCOLS)
-    assert names["preset"] == tuple(protocol.PRESETS)
+    assert names["preset"] == tuple(PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
     assert {name: names[name] for name in known} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])

@@ -12,11 +12,10 @@ import click
 import pytest
 from support.cli import SHELLS, VARIABLE, Value, main
 from support.metrics import METRICS, PARTS
-from support.protocols import protocol_module as protocol
 from support.report import CAMERAS, CURVES
 from test_config import commands
 
-from streameval import PROTOCOLS, MetricOptions
+from streameval import PRESETS, PROTOCOLS, MetricOptions
 
 BIN = Path(sys.executable).parent
 
@@ -59,7 +58,7 @@ def test_names_in_every_shell(shell: str) -> None:
 
 def test_names_are_those_that_exist() -> None:
     assert values("streameval evaluate --protocol ") == list(PROTOCOLS)
-    assert values("streameval evaluate --as ") == list(protocol.PRESETS)
+    assert values("streameval evaluate --as ") == list(PRESETS)
     assert values("streameval plot x --curve ") == [*CURVES, CAMERAS]
     assert values("streameval completion ") == list(SHELLS)
     known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]

@@ -128,7 +128,7 @@ def test_what_a_public_function_returns_is_in_the_reference() -> None:
         "metrics.Metrics",
         "metrics.groups.CameraMatrix",
         "metrics.confidence.Confidence",
-        "protocols.protocol.Preset",
+        "protocols.presets.Preset",
         "result.comparison.Comparison",
     ):
         assert f"\n::: streameval.{name}\n" in told

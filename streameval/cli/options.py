@@ -31,7 +31,7 @@ METRIC = Value("METRIC", names=types.metric_names)
 DISTANCES = Choice(registry("choices", "DISTANCES"))
 PROTOCOLS = Choice(registry("protocols.shipped", "PROTOCOLS"), "FILE.toml")
 PROTOCOL_NAMES = Choice(PROTOCOLS.names)
-PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
+PRESETS = Choice(registry("protocols.presets", "PRESETS"))
 FORMATS = registry("choices", "Format")
 PLOTS = Choice(registry("display.figures", "PLOTS"))
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file

@@ -27,7 +27,7 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels, missing
-from streameval.protocols.protocol import note_of
+from streameval.protocols.presets import note_of
 from streameval.run.session import Session
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features

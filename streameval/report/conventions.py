@@ -13,7 +13,7 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
 from streameval.metrics.options import CHOICES, MetricOptions
 from streameval.metrics.selection import METRICS, available_fields, find_measure, with_changes
-from streameval.protocols.protocol import PRESETS, Preset
+from streameval.protocols.presets import PRESETS, Preset
 from streameval.protocols.shipped import PROTOCOLS, saved_protocol
 from streameval.request import OPTIONS
 from streameval.result import Evaluation

@@ -21,7 +21,7 @@ import psutil
 
 from streameval.arrays.array import Array
 from streameval.protocols.pairs import Pairs
-from streameval.protocols.protocol import note_of
+from streameval.protocols.presets import note_of
 from streameval.protocols.views import rows_at
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest

@@ -6,8 +6,8 @@ from streameval.protocols.agreement import multiplicities as multiplicities
 from streameval.protocols.counts import PairCounts as PairCounts
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
-from streameval.protocols.protocol import DIFFERENCES as DIFFERENCES
-from streameval.protocols.protocol import EQUIVALENTS as EQUIVALENTS
+from streameval.protocols.presets import DIFFERENCES as DIFFERENCES
+from streameval.protocols.presets import EQUIVALENTS as EQUIVALENTS
 from streameval.protocols.views import View as View
 from streameval.protocols.views import views_of as views_of
 
