@@ -50,7 +50,10 @@ class Cutter:
         row = np.flatnonzero(own >= 0)
         shape, kind = (len(row), len(column)), tile.values.dtype
         values = np.empty(shape, kind) if memory is None else as_matrix(memory, kind, *shape)
-        _gather(tile.values, row, column, values)
+        if shape == tile.values.shape:
+            np.copyto(values, tile.values)
+        else:
+            _gather(tile.values, row, column, values)
         query = own[row]
         offset_row = self._offset_row[query]
         return PartTile(
