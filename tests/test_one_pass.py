@@ -256,6 +256,10 @@ def test_saved_and_loaded(problem: dict[str, Any], tmp_path: Path) -> None:
     results.save(tmp_path / "out")
     loaded = se.Evaluation.load(tmp_path / "out" / "market1501")
     assert loaded["mAP"] == results["market1501"]["mAP"]  # type: ignore[index]
+    again = se.Evaluations.load(tmp_path / "out")
+    assert again.summary() == results.summary()
+    with pytest.raises(OutputError, match="no results of protocols"):
+        se.Evaluations.load(tmp_path / "out" / "drawn")
     average = Average.load(tmp_path / "out" / "drawn")
     drawn = results["drawn"]
     assert isinstance(drawn, Average)
@@ -406,4 +410,8 @@ def test_the_command_line(problem: dict[str, Any], tmp_path: Path) -> None:
     again = run("--protocol", "no-camera", "--out", str(out), "--metrics", "mAP", "--resume")
     assert "Average of  3 runs" in again
     assert "3, in one pass" in run("--dry-run")
+    for shown, words in ((out, "Protocol  no-camera"), (out / "mine", "Average of  3 runs")):
+        done = CliRunner().invoke(main, ["show", str(shown)])
+        assert done.exit_code == 0, done.output
+        assert words in done.output
     assert run("--metrics", "mAP", "--format", "csv").splitlines()[0] == "run,mAP"

@@ -41,12 +41,16 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
 
     Metrics and confidence intervals are computed from the saved counts, without the distances.
     The formats csv, markdown, latex and parquet have one row per result. json is the summary of
-    one result, or an object of several summaries. --config prints a file that repeats the run:
-    give it to evaluate --config, in the folder of that run.
+    one result, or an object of several summaries. Of protocols or trials that were evaluated
+    together, all are shown. --config prints a file that repeats the run: give it to evaluate
+    --config, in the folder of that run.
     """
     from streameval.display.evaluation import evaluation_blocks, results_table
+    from streameval.display.shown import blocks_of, table_of
     from streameval.result import Evaluation
     from streameval.result.same_task import warn_of_others
+    from streameval.result.saved import saved_runs
+    from streameval.result.several import load_together
 
     check_effect("overwrite", values["text_file"] is not None, "give --out FILE")
     readings = "metrics ci format json"
@@ -55,6 +59,16 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     resampling = None if values["ci"] is None else parse_level(values)
     if values["config"]:
         print_or_write(run_config(folders), values)
+        return
+    if len(folders) == 1 and saved_runs(Path(folders[0])):
+        check_effect("metrics ci", False, "give the folder of one of its runs")
+        together = load_together(Path(folders[0]))
+        print_answer(
+            values,
+            together.summary,
+            lambda: blocks_of(together),
+            lambda: table_of(together, folders[0]),
+        )
         return
     results: dict[str, Evaluation] = {}
     for folder in folders:

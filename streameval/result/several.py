@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval.display.shown import Shown, blocks_of
-from streameval.errors import check_path, entry_points
+from streameval.errors import OutputError, check_path, entry_points
 from streameval.output import ESCAPED, as_json
 from streameval.protocols.protocol import Protocol
 from streameval.result.average import Average, average
 from streameval.result.evaluation import Evaluation, Results
-from streameval.result.saved import SUMMARY, ResultFolder, run_folders
+from streameval.result.saved import SUMMARY, ResultFolder, run_folders, saved_runs
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
@@ -96,12 +96,37 @@ class Evaluations(Shown, Mapping[str, Result]):
         with ResultFolder(path, overwrite=overwrite) as folder:
             folder.fill(self.write)
 
+    @classmethod
+    def load(cls, path: str | Path) -> Evaluations:
+        """Load saved results.
+
+        Raises
+        ------
+        OutputError
+            If the folder is not what `save` wrote, or a result in it can't be loaded.
+        """
+        check_path(path)
+        names = saved_runs(Path(path), "protocols")
+        if not names:
+            raise OutputError(f"{path} is no results of protocols; expected what save wrote")
+        return cls({name: loaded(Path(path, place)) for name, place in run_folders(names).items()})
+
     def write(self, folder: Path) -> None:
         """Write the files of the results into an existing folder."""
         for name, place in run_folders(self).items():
             (folder / place).mkdir()
             self[name].write(folder / place)
         (folder / SUMMARY).write_bytes(as_json(self.summary()).encode(errors=ESCAPED))
+
+
+def loaded(path: Path) -> Result:
+    """Return what is saved: one evaluation, or the average of several."""
+    return Average.load(path) if saved_runs(path, "runs") else Evaluation.load(path)
+
+
+def load_together(path: Path) -> Average | Evaluations:
+    """Return evaluations that were saved together: of the protocols, or of one's runs."""
+    return Average.load(path) if saved_runs(path, "runs") else Evaluations.load(path)
 
 
 Place = tuple[Protocol, str]
