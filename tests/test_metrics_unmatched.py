@@ -144,3 +144,14 @@ def test_without_any_positive_there_is_no_value() -> None:
         )
     assert math.isnan(found["mAP"])
     assert np.isnan(found.curves["CMC"]).all()
+
+
+def test_a_ledger_counts_misses(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", DISTANCES)
+    ledger = se.Ledger.create(
+        tmp_path / "L", query_labels=LABELS["query"], metrics="CMC@1,mAP", unmatched="miss"
+    )
+    ledger.append(tmp_path / "d.npy", LABELS["gallery"])
+    found = ledger.evaluation()
+    assert found.metrics.scalars == evaluate(unmatched="miss").metrics.scalars
+    assert found.options.unmatched == "miss"
