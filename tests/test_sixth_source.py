@@ -33,8 +33,8 @@ def test_evaluated() -> None:
 
 def test_planned() -> None:
     prepared = runs.prepare(SOURCE, **SIDES)
-    assert plan_summary(prepared)["pairs"] == QUERIES * ITEMS
-    assert "residues (40, 900)" in render(plan_blocks(prepared), plain=True)
+    assert plan_summary([prepared])["pairs"] == QUERIES * ITEMS
+    assert "residues (40, 900)" in render(plan_blocks([prepared]), plain=True)
 
 
 class StopsBeforeCounting(se.Progress):
