@@ -184,6 +184,22 @@ def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -
     assert more.bytes_read == 2 * once.bytes_read
 
 
+@pytest.mark.parametrize("high", [1, 5, 31])
+def test_files_of_few_rows_are_read_by_whole_rows_where_some_fit(high: int) -> None:
+    files = ordinary(width=0, chunks=(high, 500_000), grain=(1, 1), in_files=True, gallery=500_000)
+    plan = plan_of(files)
+    assert plan.layout == "strips"
+    assert plan.tile[0] % high == 0 and 16 <= plan.tile[0]
+    assert plan.tile[0] * 500_000 * 4 <= 64 << 20
+    by_tiles = [
+        plan_of(replace(files, data=replace(files.data, in_files=False))),  # opened once
+        plan_of(files, memory=2.6e8),
+        plan_of(replace(files, gallery=2_000_000)),
+        plan_of(replace(files, data=replace(files.data, chunks=(100, 500_000)))),
+    ]
+    assert {plan.layout for plan in by_tiles} == {"rectangles"}
+
+
 @examples(200)
 @given(
     gallery=st.integers(10**5, 10**8),

@@ -65,6 +65,8 @@ class Array(ABC):
     """What its files were known by before it was opened; None if it has none of its own."""
     is_read_again: bool = False
     """Whether reading it alone tells that it has changed."""
+    in_files: bool = False
+    """Whether each chunk is a file of its own, which is opened whenever some of it is read."""
     fill_missing: bool = False
     """Whether what was never written of it is read as its fill value."""
 

@@ -69,6 +69,7 @@ def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
 class ZarrArray(Array):
     """A Zarr array, whose chunks must be there unless fill values are meant."""
 
+    in_files = True
     _chunk_files: ChunkFiles | None = None
 
     def __init__(self, path: Path | str, key: str, uri: str) -> None:

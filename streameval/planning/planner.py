@@ -6,9 +6,10 @@ figures where the budget is too small, and is what ``--dry-run`` prints.
 Tasks are rectangles of the (query, gallery) matrix. Features are cut into gallery shards; a
 task reads its shard block by block and multiplies each block with all queries of its block of
 queries, tile by tile. A stored matrix whose entries can be read by themselves is read by tiles that
-stay in the cache, once its positives are known. Another one is cut into strips of whole query rows
-where one fits the budget (read once: a strip holds its own positives); else into rectangles along
-its chunks, which are read twice.
+stay in the cache, once its positives are known; unless it lies in files of few rows, each of which
+would be opened for every tile. Another one is cut into strips of whole query rows where one fits
+the budget (read once: a strip holds its own positives); else into rectangles along its chunks,
+which are read twice.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all th
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
+STRIP_ROWS = 16  # at least, of files of fewer rows
 TILE_BYTES = 8 << 20  # of a stored matrix: is in the cache when it is counted
 TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are narrower tiles
 
@@ -336,7 +338,7 @@ def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple
     down, across = data.chunks if whole else _part_of_chunk(*data.chunks)
     rows = down = max(min(down, problem.queries), 1)
     items = across = max(min(across, problem.gallery), 1)
-    small = STRIP_BYTES if whole else TILE_BYTES
+    small, high = STRIP_BYTES if whole else TILE_BYTES, data.chunks[0]
 
     def fits(rows: int, items: int) -> bool:
         parts = _matrix_parts(problem, process, _rectangle(rows, items, in_round))
@@ -345,6 +347,10 @@ def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple
     def may_be(rows: int, items: int) -> bool:
         return rows * items * data.itemsize <= small and fits(rows, items)
 
+    if data.in_files and not whole and high < TILE_ROWS[0]:
+        strip = min(-(-STRIP_ROWS // high) * high, rows)
+        if strip * gallery * data.itemsize <= STRIP_BYTES and fits(strip, gallery):
+            rows, down, small = strip, strip, STRIP_BYTES
     layout: Layout = "rectangles"
     if may_be(rows, gallery) or (whole and fits(rows, gallery)):
         layout, items, even = "strips", gallery, -(-problem.queries // process.shares)

@@ -123,6 +123,8 @@ class Data:
     grain : (int, int), optional
         Of a matrix: the rows and columns that are read at least to know an entry, where positives
         are read by themselves for little.
+    in_files : bool
+        Whether each chunk is a file of its own, which is opened whenever some of it is read.
     """
 
     width: int
@@ -134,6 +136,7 @@ class Data:
     exact: bool = False
     edges: Sequence[IntArray] | None = None
     grain: tuple[int, int] | None = None
+    in_files: bool = False
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,7 @@ def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:
         converted=stored.dtype != dtype or stored.in_memory,
         edges=stored.edges,
         grain=None if stored.grain is None else (stored.grain[0], stored.grain[1]),
+        in_files=stored.in_files,
     )
 
 
