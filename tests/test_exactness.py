@@ -417,6 +417,23 @@ def test_the_smallest_problems(
         assert result.statistics.equals(expected)
 
 
+@pytest.mark.parametrize("tile", [(64, 16), (8, 64)])
+def test_the_nearest_negative_beyond_all_positives(tile: tuple[int, int]) -> None:
+    """Edges are of positives alone, and the nearest negative may be in any tile."""
+    rng = np.random.default_rng(15)
+    q = (100 + rng.standard_normal((40, 4))).astype(np.float32)
+    g = np.concatenate([q, 100 + rng.standard_normal((200, 4))]).astype(np.float32)
+    sides = {
+        "query": se.Labels(np.arange(40)),
+        "gallery": se.Labels(np.concatenate([np.arange(40), np.full(200, 99)])),
+    }
+    distances = canonical_distances(q, g, "sqeuclidean")
+    source = se.Features(q, g, "sqeuclidean")
+    found = evaluate(source, **sides, protocol="no-camera", metrics="CMC@1,mAP", tile=tile)
+    distances[np.arange(40), np.arange(40)] = np.inf
+    assert np.array_equal(found.statistics.nearest_negative, distances.min(axis=1))
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint16", "int8", "str", "bytes", "object"])
 def test_any_type_of_labels(dtype: str) -> None:
     rng = np.random.default_rng(13)

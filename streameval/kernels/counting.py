@@ -246,7 +246,7 @@ def count_tile(  # type: ignore[no-untyped-def]
             many.bins[:] = 0
             continue
         reach = reaches[row - 1] if band > 0.0 else nearest[i]
-        if before or may_be_within(lowest, tile.dtype.type(reach), origin, scale):
+        if before or may_be_within(lowest, tile.dtype.type(reach), origin, scale, far):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)

@@ -158,13 +158,16 @@ def lay_grid(closer, tied, band, origin, scale, like, code):  # type: ignore[no-
 
 
 @compiled
-def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
+def may_be_within(lowest, value, origin, scale, far):  # type: ignore[no-untyped-def]
     """Tell whether a row may have values up to this one beside those before the grid.
 
     `lowest` is the first cell with a value: where that is 0, the least value is among the touched.
+    The last cell holds all values beyond `far`.
     """
     cell = cell_of(value, origin, scale)
-    return lowest > 0 and (lowest <= cell or cell == ABOVE)
+    return lowest > 0 and (
+        lowest <= cell or cell == ABOVE or (lowest == LAST and (value - origin) * scale > far)
+    )
 
 
 @compiled
