@@ -76,16 +76,13 @@ MARS_POSITIVE = {
 
 
 def test_mars() -> None:
-    how: dict[str, Any] = {"protocol": "mars", "ap": "trapezoid", "ties": "stable"}
     data = official_data.tracklets()
-    found = evaluate(having_positives(data), **how)
+    found = evaluate(having_positives(data), "mars")
     assert {name: found[name] for name in MARS_POSITIVE} == pytest.approx(MARS_POSITIVE, abs=DOUBLE)
     assert found.counts["ties"] > 0
-    whole = evaluate(data, **how)
-    share = whole.counts["queries_positive"] / whole.counts["queries"]
-    assert share == 55 / 60
-    expected = {name: whole[name] * share for name in MARS_ALL}
-    assert expected == pytest.approx(MARS_ALL, abs=DOUBLE)
+    whole = evaluate(data, "mars")
+    assert (whole.counts["queries_positive"], whole.counts["queries"]) == (55, 60)
+    assert {name: whole[name] for name in MARS_ALL} == pytest.approx(MARS_ALL, abs=DOUBLE)
 
 
 # tjddus9597/Proxy-Anchor-CVPR2020, commit 51db57031e38, code/utils.py: evaluate_cos_SOP, which
@@ -100,8 +97,7 @@ def test_sop() -> None:
         se.Features(own, own), query=labels, gallery=labels, protocol="sop", metrics=tuple(SOP)
     )
     assert found.counts["queries_excluded"] == 43
-    share = found.counts["queries_positive"] / 1200
-    assert {name: found[name] * share for name in SOP} == pytest.approx(SOP, abs=DOUBLE)
+    assert {name: found[name] for name in SOP} == pytest.approx(SOP, abs=DOUBLE)
 
 
 # The same, evaluate_cos_Inshop, in float32: its products are exact here.
@@ -123,7 +119,6 @@ def test_in_shop() -> None:
         gallery=se.Labels(data["gallery_id"]),
         protocol="in-shop",
         metrics=tuple(IN_SHOP),
-        ties="optimistic",
     )
     assert {name: found[name] for name in IN_SHOP} == pytest.approx(IN_SHOP, abs=DOUBLE)
     assert found.counts["queries_positive"] == 80
@@ -148,44 +143,25 @@ GOOD_AND_JUNK = {
 }
 
 
-def revisited(name: str) -> tuple[Array, se.ListedPairs]:
+@pytest.mark.parametrize("data_set", ["roxford", "rparis"])
+def test_revisited(data_set: str) -> None:
+    """All three from one pass."""
     distances, listed = official_data.landmarks()
-    good, junk = (
-        [np.concatenate([query[kind] for kind in kinds]) for query in listed]
-        for kinds in GOOD_AND_JUNK[name]
-    )
-    return distances, se.ListedPairs.of(good, junk)
-
-
-@pytest.mark.parametrize("name", REVISITED)
-def test_revisited(name: str) -> None:
-    distances, listed = revisited(name)
-    found = se.evaluate(
+    found = se.evaluate_all(
         se.Distances(distances),
         query=se.Labels(np.zeros(24, int)),
         gallery=se.Labels(np.zeros(300, int)),
-        listed=listed,
-        ap="trapezoid",
-        metrics=("mAP", "CMC@1"),
+        protocols=[f"{data_set}/{name}" for name in REVISITED],
+        pairs={kind: [query[kind] for query in listed] for kind in ("easy", "hard", "junk")},
+        metrics="mAP,mP@1,mP@5,mP@10",
     )
-    mean, precision, left_out = REVISITED[name]
-    assert found["mAP"] == pytest.approx(mean, abs=DOUBLE)
-    assert found["CMC@1"] == pytest.approx(precision[0], abs=DOUBLE)
-    assert found.counts["queries"] - found.counts["queries_positive"] == left_out
-
-
-@pytest.mark.parametrize("name", REVISITED)
-def test_precision_at_k_of_the_revisited_benchmarks(name: str) -> None:
-    """Its k is at most the rank of the last positive."""
-    distances, listed = revisited(name)
-    rows = []
-    for query, distance in enumerate(distances):
-        good, junk = (one.item[one.query == query] for one in (listed.good, listed.junk))
-        if len(good):
-            order = [item for item in np.argsort(distance) if item not in junk]
-            ranks = 1 + np.flatnonzero(np.isin(order, good))
-            rows.append([np.mean(np.isin(order[: min(k, ranks[-1])], good)) for k in (1, 5, 10)])
-    assert np.mean(rows, axis=0).tolist() == pytest.approx(REVISITED[name][1], abs=DOUBLE)
+    for name, (mean, precisions, left_out) in REVISITED.items():
+        one = found[f"{data_set}/{name}"]
+        assert isinstance(one, se.Evaluation)
+        assert one["mAP"] == pytest.approx(mean, abs=DOUBLE)
+        at = [one[f"mP@{k}"] for k in (1, 5, 10)]
+        assert at == pytest.approx(precisions, abs=DOUBLE)
+        assert one.counts["queries"] - one.counts["queries_positive"] == left_out
 
 
 Kind = Literal["positive", "negative", "ignored"]
@@ -311,7 +287,7 @@ def test_rules_written_as_loops(name: str, seed: int, ties: str, ap: str) -> Non
         [RULES[name](query, item) for item in items(data, "gallery")]
         for query in items(data, "query")
     ]
-    found = evaluate(data, name, ties=ties, ap=ap)
+    found = evaluate(data, name, ties=ties, ap=ap, unmatched="exclude")
     check(found, every, data["distances"])
     known = (data["query_id"][:, None] == data["gallery_id"]).any(axis=1)
     assert found.counts["queries_negative"] == np.count_nonzero(~known)
@@ -327,11 +303,15 @@ def test_lists_read_as_loops(name: str, seed: int, ties: str, ap: str) -> None:
     )
     distances = rng.integers(0, levels, (queries, gallery)) / 8
     good, junk = (np.isin(written, kinds) for kinds in GOOD_AND_JUNK[name])
+    pairs = {
+        kind: [np.flatnonzero(row == kind) for row in written] for kind in ("easy", "hard", "junk")
+    }
     found = se.evaluate(
         se.Distances(distances),
         query=se.Labels(np.zeros(queries, int)),
         gallery=se.Labels(np.zeros(gallery, int)),
-        listed=se.ListedPairs.of(*(map(np.flatnonzero, rows) for rows in (good, junk))),
+        protocol=f"roxford/{name}",
+        pairs=pairs,
         ties=ties,
         ap=ap,
     )

@@ -14,9 +14,11 @@ from typing import Any, Literal, get_args
 
 from streameval.choices import (
     IDENTITY_READINGS,
+    AveragePrecision,
     CmcReading,
     IdentityReading,
     SelfMatch,
+    TieRule,
     Unmatched,
 )
 from streameval.errors import OptionError, entry_point, is_whole, refuse
@@ -58,6 +60,11 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         f"one of {', '.join(map(repr, get_args(CmcReading)))}",
     ),
     "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
+    "ap": (get_args(AveragePrecision).__contains__, "'step', 'trapezoid' or 'threshold'"),
+    "ties": (
+        get_args(TieRule).__contains__,
+        f"one of {', '.join(map(repr, get_args(TieRule)))}",
+    ),
     "junk_ids": (
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
@@ -111,6 +118,10 @@ class Protocol:
         the same label in some column, or a list of pairs.
     unmatched : {"exclude", "miss", "error"}
         What a query without a positive is to means over Q+: see `MetricOptions`.
+    ap : {"step", "trapezoid", "threshold"}
+        Rule of average precision: see `MetricOptions`.
+    ties : {"pessimistic", "optimistic", "stable", "expected"}
+        Order of tied items: see `MetricOptions`.
 
     Other Parameters
     ----------------
@@ -132,6 +143,8 @@ class Protocol:
     galleries: str = ""
     trials: Trials | None = None
     unmatched: Unmatched = "exclude"
+    ap: AveragePrecision = "step"
+    ties: TieRule = "pessimistic"
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 
