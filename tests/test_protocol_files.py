@@ -46,12 +46,16 @@ def test_every_key(tmp_path: Path) -> None:
 def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Path) -> None:
     values = {**vars(protocol), "name": "other", "junk_ids": list(protocol.junk_ids)}
     values["ignore"] = list(protocol.ignore)
+    trials = values.pop("trials")
     texts = {True: "true", False: "false"}
     lines = (
         f"{key} = {texts[value] if isinstance(value, bool) else repr(value)}"
         for key, value in values.items()
         if value is not None
     )
+    if trials is not None:
+        table = (f"{key} = {value!r}" for key, value in vars(trials).items() if key != "per")
+        lines = (*lines, "[trials]", f"per = {list(trials.per)!r}", *table)
     assert se.read_protocol(write(tmp_path / "p.toml", *lines)) == replace(protocol, name="other")
 
 

@@ -191,6 +191,11 @@ def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> li
         own = {"queries" if trials.side == "query" else "items": drawn}
         if protocol.queries == REST:
             own["queries"] = np.setdiff1d(among, drawn, assume_unique=True)
+            if not len(own["queries"]):
+                raise OptionError(
+                    f"trial {number} of protocol {protocol.name} draws all {len(among)} images, "
+                    "and leaves no query: each group needs more images than are drawn"
+                )
         name = " ".join(filter(None, (view.name, f"trial {number:0{len(str(trials.times))}}")))
         views.append(replace(view, name=name, **own))
     return views
