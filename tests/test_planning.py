@@ -191,7 +191,8 @@ def test_files_of_few_rows_are_read_by_whole_rows_where_some_fit(high: int) -> N
     files = ordinary(width=0, chunks=(high, 500_000), grain=(1, 1), in_files=True, gallery=500_000)
     plan = plan_of(files)
     assert plan.layout == "strips"
-    assert plan.tile[0] % high == 0 and 16 <= plan.tile[0]
+    assert plan.tile[0] % high == 0
+    assert plan.tile[0] >= 16
     assert plan.tile[0] * 500_000 * 4 <= 64 << 20
     by_tiles = [
         plan_of(replace(files, data=replace(files.data, in_files=False))),  # opened once
