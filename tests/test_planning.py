@@ -48,6 +48,8 @@ problems = st.builds(
         stored_itemsize=st.sampled_from([2, 4, 8]),
         scratch=st.just(lambda rows, columns: rows * columns),
         chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
+        grain=st.sampled_from([None, (1, 1)]),
+        in_files=st.booleans(),
     ),
     extra_passes=st.integers(0, 1),
     identities=st.none()
