@@ -28,6 +28,7 @@ from oracle_benchmarks import (
     rows_by,
 )
 from profiles import examples
+from support.protocols import View
 from test_benchmark_trials import DRAWN, RECORDED, check, distances
 
 import streameval as se
@@ -269,7 +270,7 @@ def test_a_trial_equals_an_evaluation_of_its_rows_alone(name: str, kind: int) ->
             sources(part)[kind],
             query=query,
             gallery=gallery,
-            protocol=protocol.of_view(),
+            protocol=View("", queries, items).protocol(protocol),
             metrics=METRICS,
         )
         check_alone(run, alone)

@@ -116,7 +116,7 @@ def check_all(problem: dict[str, Any], kind: str, folder: Path, **options: Any) 
                 source_of(problem, kind, rows, folder),
                 query=taken(query, rows[0]),
                 gallery=taken(gallery, rows[1]),
-                protocol=protocol.of_view(),
+                protocol=view.protocol(protocol),
                 range=options.get("range"),
                 metrics=options.get("metrics"),
                 refine=options.get("refine", ()),
@@ -248,6 +248,38 @@ def test_cells_are_of_the_queries_label_and_the_gallery(problem: dict[str, Any])
         se.average([alone]).cells("mAP")
 
 
+@pytest.mark.parametrize("gallery", ["", "cam == 1", "cam == 2"])
+def test_own_images_are_told_by_their_rows_in_the_source(
+    problem: dict[str, Any], gallery: str
+) -> None:
+    """Also where as many queries as items are selected."""
+    labels = dict(problem["sides"][1])
+    labels["cam"] = np.arange(GALLERY) % 3
+    features = problem["features"][1]
+    own = replace(
+        se.PROTOCOLS["no-camera"], name="own", self_match="index", junk_ids=(), queries="cam == 1"
+    )
+    found = se.evaluate(
+        se.Features(features, features),
+        query=labels,
+        gallery=labels,
+        protocol=replace(own, gallery=gallery),
+    )
+    ranked = np.ones(GALLERY, np.bool_) if not gallery else labels["cam"] == int(gallery[-1])
+    asking = np.flatnonzero(labels["cam"] == 1)
+    assert found.counts["pairs_ignored"] == np.count_nonzero(ranked[asking])
+    same = labels["id"][asking][:, None] == labels["id"][ranked]
+    alike = np.count_nonzero(same) - np.count_nonzero(ranked[asking])
+    assert found.counts["pairs_positive"] == alike
+    with pytest.raises(OptionError, match="needs query i to be gallery item i"):
+        se.evaluate(
+            se.Features(features[:5], features),
+            query=taken(labels, np.arange(5)),
+            gallery=labels,
+            protocol=replace(own, gallery=gallery),
+        )
+
+
 def test_saved_and_loaded(problem: dict[str, Any], tmp_path: Path) -> None:
     query, gallery = problem["sides"]
     source = se.Features(*problem["features"])
@@ -321,6 +353,13 @@ def test_what_selects_is_refused_where_all_take_part(problem: dict[str, Any]) ->
     with pytest.raises(OptionError, match="lists of neighbours are of the whole gallery"):
         se.evaluate(
             se.Neighbors(features=features, index="Flat", k=5), **sides, protocol=PROTOCOLS[5]
+        )
+    with pytest.raises(OptionError, match="lists leave items out"):
+        se.evaluate_all(
+            se.Neighbors(features=features, index="Flat", k=5),
+            **sides,
+            protocols=["market1501", "cuhk03"],
+            metrics="CMC@1",
         )
     with pytest.raises(OptionError, match="a ledger ranks all that is appended"):
         se.Ledger.create("never", query_labels=query, protocol=PROTOCOLS[5])

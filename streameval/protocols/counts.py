@@ -171,12 +171,17 @@ def _own_image(query: Labels, gallery: Labels, protocol: Protocol) -> ColumnSet 
         return None
     if protocol.self_match == "key":
         return ColumnSet({"key"})
+    check_same_images(query, gallery)
+    return ColumnSet({INDEX})
+
+
+def check_same_images(query: Labels, gallery: Labels) -> None:
+    """Raise OptionError unless query i may be gallery item i."""
     if len(query) != len(gallery):
         raise OptionError(
             f"self_match by index needs query i to be gallery item i: {query.source} has "
             f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
         )
-    return ColumnSet({INDEX})
 
 
 def check_protocol(

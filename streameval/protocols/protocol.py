@@ -8,7 +8,7 @@ package knows a protocol by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -232,10 +232,6 @@ class Protocol:
     def selects(self) -> bool:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
-
-    def of_view(self) -> Protocol:
-        """Return the protocol of the pairs of a view, whose queries and items are selected."""
-        return replace(self, queries="", gallery="", galleries="", trials=None)
 
     @property
     def selections(self) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.protocols.agreement import distinct, outcome
-from streameval.protocols.counts import check_columns
+from streameval.protocols.counts import check_columns, check_same_images
 from streameval.protocols.labels import Labels, first_fraction, missing
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
@@ -39,6 +39,18 @@ class View:
     def whole(self) -> bool:
         """Whether all queries rank all items."""
         return self.queries is None and self.items is None
+
+    def protocol(self, protocol: Protocol) -> Protocol:
+        """Return the protocol of its pairs. Own images are told by `Sides`, as by a key."""
+        by_row = not self.whole and protocol.self_match == "index"
+        return replace(
+            protocol,
+            queries="",
+            gallery="",
+            galleries="",
+            trials=None,
+            self_match="key" if by_row else protocol.self_match,
+        )
 
     def same_rows(self, other: View) -> bool:
         """Return whether the queries and the items are those of another view."""
@@ -80,18 +92,40 @@ class View:
 
 
 class Sides:
-    """Labels of the rows of views, the same object for the same rows of those taken last."""
+    """Labels of the queries and of the items of views.
 
-    def __init__(self) -> None:
-        self._taken: dict[int, tuple[IntArray, Labels]] = {}
+    Parameters
+    ----------
+    query, gallery : Labels
+        Of the source.
+    protocol : Protocol
 
-    def take(self, labels: Labels, rows: IntArray | None) -> Labels:
-        """Return the labels of some rows; None: of all."""
-        if rows is None:
-            return labels
-        kept = self._taken.get(id(labels))
+    Raises
+    ------
+    OptionError
+        If a query is its own image by its index, and the sides differ in length.
+    """
+
+    def __init__(self, query: Labels, gallery: Labels, protocol: Protocol) -> None:
+        self._given, self._by_row = (query, gallery), protocol.self_match == "index"
+        if self._by_row:
+            check_same_images(query, gallery)
+        self._taken: list[tuple[IntArray | None, Labels] | None] = [None, None]
+
+    def of(self, view: View) -> tuple[Labels, Labels]:
+        """Return the labels of a view's queries and items; the same for the same rows as before."""
+        if view.whole:
+            return self._given
+        return self._take(0, view.queries), self._take(1, view.items)
+
+    def _take(self, side: int, rows: IntArray | None) -> Labels:
+        kept, labels = self._taken[side], self._given[side]
         if kept is None or kept[0] is not rows:
-            kept = self._taken[id(labels)] = rows, labels.take(rows)
+            own = labels if rows is None else labels.take(rows)
+            if self._by_row:  # as keys, which tell own images apart wherever they stand now
+                key = np.arange(len(labels)) if rows is None else rows
+                own = Labels.of({**own.columns, "key": key}, own.source)
+            kept = self._taken[side] = rows, own
         return kept[1]
 
 
@@ -107,15 +141,15 @@ def rows_at(rows: IntArray | None, index: IntArray) -> IntArray:
     return index if rows is None else rows[index]
 
 
-def views_of(protocol: Protocol, query: Labels | None, gallery: Labels | None) -> list[View]:
-    """Return the views of a protocol: each of its galleries, or trials; the whole without labels.
+def views_of(protocol: Protocol, query: Labels, gallery: Labels) -> list[View]:
+    """Return the views of a protocol: each of its galleries, or trials; else one.
 
     Raises
     ------
     OptionError
         If labels lack what the protocol selects by, or nothing is selected.
     """
-    if query is None or gallery is None or not protocol.selects:
+    if not protocol.selects:
         return [View()]
     check_columns(query, "query", protocol)
     check_columns(gallery, "gallery", protocol)

@@ -175,13 +175,8 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     Without labels it is planned for some positives a query, and can't be run. No more is counted
     than the metrics need.
     """
-    source = requests[0].source.check(requests[0])
-    sides = Sides()
-    known = [
-        _count(request.with_source(source), view, sides)
-        for request in requests
-        for view in views_of(request.protocol, request.query, request.gallery)
-    ]
+    source, *_ = [request.source.check(request) for request in requests]
+    known = [one for request in requests for one in _count_views(request.with_source(source))]
     source.check_views([one.view for one in known])
     problem = _problem(source, known)
     unread = not problem.thresholds and not problem.edges
@@ -196,24 +191,33 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     ]
 
 
-def _count(request: Request, view: View, sides: Sides) -> _Counts:
-    """Check the labels of a view, and count its pairs."""
+def _count_views(request: Request) -> list[_Counts]:
+    """Check the labels of each view of a request, and count its pairs."""
     used = request.range if isinstance(request.range, Range) else None
     if request.range == "auto":
         used = request.source.bounds()
-    if request.query is None or request.gallery is None:
+    query, gallery, protocol = request.query, request.gallery, request.protocol
+    if query is None or gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
-        return _Counts(request, view, counts, {}, None, None, used)
-    query = sides.take(request.query, view.queries)
-    gallery = sides.take(request.gallery, view.items)
+        return [_Counts(request, View(), counts, {}, None, None, used)]
+    sides = Sides(query, gallery, protocol)
+    return [
+        _count(request, view, *sides.of(view), used) for view in views_of(protocol, query, gallery)
+    ]
+
+
+def _count(
+    request: Request, view: View, query: Labels, gallery: Labels, used: Range | None
+) -> _Counts:
+    """Check the labels of a view, and count its pairs."""
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
     if view.queries is not None:
         columns.setdefault(ROW, view.queries)
-    listed = view.listed(request.listed, len(request.query), len(request.gallery))
+    listed = view.listed(request.listed, *request.source.shape)
     group_by = _groups_of(request, view)
     request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
-    counts = PairCounts.of(query, gallery, request.protocol.of_view(), listed)
+    counts = PairCounts.of(query, gallery, view.protocol(request.protocol), listed)
     check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
     if "impostor_histogram" in needs and request.group_by is not None:
@@ -269,7 +273,8 @@ def with_pairs(planned: Planned) -> Prepared:
         raise RuntimeError("without labels there are no pairs to find")
     own = {one.name: getattr(planned, one.name) for one in fields(planned)}
     own["request"] = request.without_labels()
-    pairs = PairSource(query, gallery, protocol.of_view(), request.listed, planned.counts)
+    own_rules = planned.view.protocol(protocol)
+    pairs = PairSource(query, gallery, own_rules, request.listed, planned.counts)
     if not planned.plan.round:
         pairs.block(0, pairs.queries)
     cams = None
