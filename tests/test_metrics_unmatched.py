@@ -121,7 +121,7 @@ def test_a_protocol_sets_it_and_what_is_given_goes_before(tmp_path: Path) -> Non
     with pytest.raises(se.InputError, match="query 2 has no positive"):
         evaluate(protocol=protocol, options=MetricOptions(unmatched="error"))
     with pytest.raises(
-        se.OptionError, match="unmatched of protocol p is 'skip'; 'exclude', 'miss'"
+        se.OptionError, match="unmatched of protocol p is 'skip'; one of 'exclude', 'miss', 'error'"
     ):
         se.Protocol("p", unmatched="skip")  # type: ignore[arg-type]
 

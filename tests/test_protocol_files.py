@@ -59,6 +59,25 @@ def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Pat
     assert se.read_protocol(write(tmp_path / "p.toml", *lines)) == replace(protocol, name="other")
 
 
+def test_options_of_a_protocol_stand_behind_those_that_are_given() -> None:
+    protocol = se.Protocol("mine", ("same(id, cam)",), ap="trapezoid", ties="stable")
+    sides = {"query": se.Labels([1], [1]), "gallery": se.Labels([1, 2], [2, 2])}
+    given = {**sides, "protocol": protocol, "metrics": "mAP"}
+    distances = se.Distances(np.array([[1.0, 1.0]]))
+
+    def options(**more: Any) -> tuple[str, str]:
+        result = se.evaluate(distances, **given, **more)
+        assert result.provenance["protocol"]["ap"] == "trapezoid"
+        return result.options.ap, result.options.ties
+
+    assert options() == ("trapezoid", "stable")
+    assert options(ap="step", ties="pessimistic") == ("step", "pessimistic")
+    assert options(options=se.MetricOptions(ap="threshold")) == ("threshold", "stable")
+    for key, other in (("ap", "area"), ("ties", "none")):
+        with pytest.raises(se.OptionError, match=f"{key} of protocol mine is '{other}'; one of '"):
+            replace(protocol, **{key: other})
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [

@@ -43,7 +43,7 @@ class ExactColumns:
     def tiles(self, rows: int, memory: ByteArray, reach: Reach | None) -> Iterator[Tile]:
         """Yield the tiles of all queries: see `FeatureColumns.tiles`."""
         queries = self._queries
-        for query, last in _in_pieces(np.arange(len(queries.offset_row)), rows):
+        for query, last in _in_pieces(queries.asked, rows):
             values = as_matrix(memory, np.float64, len(query), len(self.columns.item))
             values = queries.exact(query, self._items, values)
             yield Tile(values, query, queries.offset_row[query], self.columns, last)
@@ -108,7 +108,7 @@ class FeatureColumns:
             are known to be. Without one, all are.
         """
         queries, n = self.operands.queries, len(self.columns.item)
-        every = np.arange(len(queries.offset_row))
+        every = queries.asked
         whole = np.ones(len(every), np.bool_)  # whose pairs are all of interest
         if reach is not None and queries.digits is not None and self.operands.fits and n:
             distance = reach()

@@ -46,6 +46,8 @@ class QueryBlock:
     distance : Distance
     offset_row : [m] int64
         The row of ``columns.offset`` that serves each query.
+    asked : [n] int64, optional
+        The queries that tiles are of, ascending; all by default.
 
     Attributes
     ----------
@@ -69,8 +71,15 @@ class QueryBlock:
     rows: Float32Array
     digits: Digits | None
 
-    def __init__(self, vectors: Vectors, distance: Distance, offset_row: IntArray) -> None:
+    def __init__(
+        self,
+        vectors: Vectors,
+        distance: Distance,
+        offset_row: IntArray,
+        asked: IntArray | None = None,
+    ) -> None:
         self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
+        self.asked = np.arange(len(offset_row)) if asked is None else asked
         self.undecided, self.crowded = np.zeros((2, len(vectors.norms)), np.bool_)
         if distance.filter is not None:
             self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))

@@ -50,21 +50,21 @@ def _as_tuple(values: Any, depth: int = 1) -> Any:
     return values
 
 
+def _one_of(names: Any) -> tuple[Test, str]:
+    """Return the test of a choice, and how messages say it."""
+    choices = get_args(names)
+    return choices.__contains__, f"one of {', '.join(map(repr, choices))}"
+
+
 _FLAG = "true or false"
 _VALUES: Mapping[str, tuple[Test, str]] = {
     "name": (_is_text, "a string"),
     "positive": (_is_text, "a rule, such as 'same(id)',"),
     "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
-    "cmc": (
-        get_args(CmcReading).__contains__,
-        f"one of {', '.join(map(repr, get_args(CmcReading)))}",
-    ),
-    "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
-    "ap": (get_args(AveragePrecision).__contains__, "'step', 'trapezoid' or 'threshold'"),
-    "ties": (
-        get_args(TieRule).__contains__,
-        f"one of {', '.join(map(repr, get_args(TieRule)))}",
-    ),
+    "cmc": _one_of(CmcReading),
+    "unmatched": _one_of(Unmatched),
+    "ap": _one_of(AveragePrecision),
+    "ties": _one_of(TieRule),
     "junk_ids": (
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",

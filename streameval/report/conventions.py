@@ -109,6 +109,8 @@ def protocols_blocks() -> Blocks:
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
             ("    unmatched", protocol.unmatched),
+            ("    AP", protocol.ap),
+            ("    ties", protocol.ties),
             ("    source", PROTOCOLS.source(name)),
         )
         blocks += [name, facts(rules, wraps=True)]

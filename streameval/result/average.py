@@ -30,7 +30,6 @@ from streameval.errors import (
     entry_points,
 )
 from streameval.metrics.compute import Detail, Metrics, scalars_text
-from streameval.output import ESCAPED, as_json
 from streameval.result import Evaluation, Results
 from streameval.result.cells import Cells, Groups, cells_of, galleries_of, groups_of
 from streameval.result.frames import to_pandas
@@ -38,12 +37,12 @@ from streameval.result.groups import Columns
 from streameval.result.runs import Run, loaded, named, with_metrics
 from streameval.result.same_task import check_same_rules
 from streameval.result.saved import (
-    SUMMARY,
-    ResultFolder,
+    Saves,
     details_of,
     plain,
     run_folders,
     saved_runs,
+    write_together,
 )
 from streameval.result.stored import FORMAT
 from streameval.typing import FloatArray, JsonObject
@@ -61,8 +60,11 @@ ONE_RUN = "one run: there is no standard deviation"
 
 @entry_points
 @dataclass(frozen=True, eq=False, repr=False)
-class Average(Shown):
+class Average(Shown, Saves):
     """Runs under the same rules, with the mean and standard deviation of each metric.
+
+    `save` writes ``summary.json``, and each run in a folder of its name. What a name of a folder
+    can't hold, such as a slash, becomes ``-``.
 
     Attributes
     ----------
@@ -246,36 +248,9 @@ class Average(Shown):
             }
         )
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the average to a folder, which appears only when it is complete.
-
-        It contains ``summary.json``, and each run in a folder of its name, as `Evaluation.save`
-        writes it. What a name of a folder can't hold, such as a slash, becomes ``-``.
-
-        Parameters
-        ----------
-        path : str or Path
-        overwrite : bool
-            Whether to replace a saved result or average. A folder with other content is never
-            replaced.
-
-        Raises
-        ------
-        OutputError
-            If the path exists and may not be replaced, or cannot be written.
-        OptionError
-            If two runs would have the same folder.
-        """
-        run_folders(self.runs)
-        with ResultFolder(path, overwrite=overwrite) as new:
-            new.fill(self.write)
-
     def write(self, folder: Path) -> None:
         """Write the files of the average into an existing folder."""
-        for name, place in run_folders(self.runs).items():
-            (folder / place).mkdir()
-            self.runs[name].write(folder / place)
-        (folder / SUMMARY).write_bytes(as_json(self.summary()).encode(errors=ESCAPED))
+        write_together(self.runs, self.summary(), folder)
 
     @classmethod
     def load(cls, path: str | Path) -> Average:

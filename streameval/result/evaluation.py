@@ -18,7 +18,7 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import with_changes
 from streameval.result.frames import TABLES, to_pandas
 from streameval.result.groups import Columns, with_mean_groups
-from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
+from streameval.result.saved import Saves, load_result, summary_of, write_files
 from streameval.result.values import EvaluationValues
 from streameval.statistics import RankStatistics
 from streameval.typing import JsonObject
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @entry_points
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation(Shown, EvaluationValues):
+class Evaluation(Shown, Saves, EvaluationValues):
     """The result of an evaluation.
 
     Attributes
@@ -205,23 +205,6 @@ class Evaluation(Shown, EvaluationValues):
     def summary(self) -> JsonObject:
         """Return the content of ``summary.json``; undefined and infinite values are None."""
         return summary_of(self)
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the result to a folder, which appears only when it is complete.
-
-        Parameters
-        ----------
-        path : str or Path
-        overwrite : bool
-            Whether to replace a saved result. A folder with other content is never replaced.
-
-        Raises
-        ------
-        OutputError
-            If the path exists and may not be replaced, or cannot be written.
-        """
-        with ResultFolder(path, overwrite=overwrite) as folder:
-            folder.fill(self.write)
 
     def write(self, folder: Path) -> None:
         """Write the files of the result into an existing folder."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streameval.errors import OptionError, OutputError, check_path
+from streameval.errors import OptionError, OutputError, check_path, entry_points
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
@@ -149,6 +149,42 @@ class ResultFolder(NewFolder):
 
     def __init__(self, path: str | Path, *, overwrite: bool) -> None:
         super().__init__(check_output(path, overwrite=overwrite))
+
+
+@entry_points
+class Saves:
+    """Base class of what is saved to a folder: its files are those that `write` writes."""
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the result to a folder, which appears only when it is complete.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Whether to replace a saved result. A folder with other content is never replaced.
+
+        Raises
+        ------
+        OutputError
+            If the path exists and may not be replaced, or cannot be written.
+        OptionError
+            If two results in it would have the same folder.
+        """
+        with ResultFolder(path, overwrite=overwrite) as folder:
+            folder.fill(self.write)
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the result into an existing folder."""
+        raise NotImplementedError
+
+
+def write_together(results: Mapping[str, Saves], summary: JsonObject, folder: Path) -> None:
+    """Write each of some results into a folder of its name, and a summary beside them."""
+    for name, place in run_folders(results).items():
+        (folder / place).mkdir()
+        results[name].write(folder / place)
+    (folder / SUMMARY).write_bytes(as_json(summary).encode(errors=ESCAPED))
 
 
 def least_bytes(queries: int, positives: int) -> int:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from streameval.display.shown import Shown, blocks_of
 from streameval.errors import OutputError, check_path, entry_points
-from streameval.output import ESCAPED, as_json
 from streameval.protocols.protocol import Protocol
 from streameval.result.average import Average, average
 from streameval.result.evaluation import Evaluation, Results
-from streameval.result.saved import SUMMARY, ResultFolder, run_folders, saved_runs
+from streameval.result.saved import Saves, run_folders, saved_runs, write_together
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
@@ -24,8 +23,10 @@ Result = Evaluation | Average
 
 @entry_points
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluations(Shown, Mapping[str, Result]):
+class Evaluations(Shown, Saves, Mapping[str, Result]):
     """The results of several protocols: a mapping from their names.
+
+    `save` writes ``summary.json``, and each result in a folder of the protocol's name.
 
     Attributes
     ----------
@@ -75,27 +76,6 @@ class Evaluations(Shown, Mapping[str, Result]):
         """Return the content of ``summary.json``: the summary of each protocol."""
         return {"protocols": {name: one.summary() for name, one in self.items()}}
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write each result to a folder of the protocol's name, and ``summary.json`` beside them.
-
-        Parameters
-        ----------
-        path : str or Path
-        overwrite : bool
-            Whether to replace a saved result. A folder with other content is never replaced.
-
-        Raises
-        ------
-        OutputError
-            If the path exists and may not be replaced, or cannot be written.
-        OptionError
-            If two protocols would have the same folder.
-        """
-        check_path(path)
-        run_folders(self)
-        with ResultFolder(path, overwrite=overwrite) as folder:
-            folder.fill(self.write)
-
     @classmethod
     def load(cls, path: str | Path) -> Evaluations:
         """Load saved results.
@@ -113,10 +93,7 @@ class Evaluations(Shown, Mapping[str, Result]):
 
     def write(self, folder: Path) -> None:
         """Write the files of the results into an existing folder."""
-        for name, place in run_folders(self).items():
-            (folder / place).mkdir()
-            self[name].write(folder / place)
-        (folder / SUMMARY).write_bytes(as_json(self.summary()).encode(errors=ESCAPED))
+        write_together(self.results, self.summary(), folder)
 
 
 def loaded(path: Path) -> Result:

@@ -18,6 +18,7 @@ from streameval.arrays.witness import Readings
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.planning.plan import Plan
 from streameval.protocols.classes import ItemClasses
+from streameval.protocols.views import rows_at
 from streameval.run.share import Share
 from streameval.source import Source
 from streameval.typing import AnyArray, BoolArray, ByteArray, FloatArray, IntArray, Span
@@ -178,6 +179,14 @@ class Job:
             return np.zeros(stop - start, np.int64)
         own = self.classes.query[start - self.first : stop - self.first]
         return own.astype(np.int64)
+
+    def asked(self, queries: Span) -> IntArray:
+        """Return which of some queries any share counts, numbered from the first, ascending."""
+        asked = np.zeros(queries[1] - queries[0], np.bool_)
+        for share in self.shares:
+            first, last = share.view.spans(queries, (0, 0))[0]
+            asked[rows_at(share.view.queries, np.arange(first, last)) - queries[0]] = True
+        return np.flatnonzero(asked)
 
     def check_unit(self, norms: FloatArray) -> None:
         """Raise NotUnitError for vectors that are not of length 1, where a range relies on it."""

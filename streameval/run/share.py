@@ -223,14 +223,14 @@ class Ahead(NamedTuple):
         edges : [E] float64
         """
         (indptr, distance, item), size = self.positives, max(pairs.gallery, 1)
-        place = np.searchsorted(pairs.query * size + pairs.item, rows_of(indptr) * size + item)
+        of_query = rows_of(indptr)
+        place = np.searchsorted(pairs.query * size + pairs.item, of_query * size + item)
         kind = member.kind[place]
         own = kind == POSITIVE
         more = (kind == NEGATIVE) & (item >= gallery[0]) & (item < gallery[1])
         closer, tied, tied_before, within, nearest = self[1:]
         if more.any():
-            query, far = rows_of(indptr)[more], distance[more]
-            of_query = rows_of(indptr)
+            query, far = of_query[more], distance[more]
             new = np.ones(len(item), np.bool_)  # the first of its query at a distance
             new[1:] = (distance[1:] != distance[:-1]) | (of_query[1:] != of_query[:-1])
             starts, run = np.flatnonzero(new), np.cumsum(new) - 1

@@ -256,14 +256,14 @@ class Features(TiledSource):
             job.cache.lend("tile", (rows * items * itemsize,)) as buffer,
         ):
             for begin, end in pieces(task.gallery, job.plan.block):
-                counted = 0
+                done = 0
                 first = FIRST_ITEMS if reach is not None and begin == task.gallery[0] else 0
                 for part in self._columns(job, queries, (begin, end), first, memory, panels):
-                    counted += len(part.columns.item)
                     for tile in part.tiles(rows, buffer, reach):
                         yield tile
                         watch.advance(tile.pairs)
-                watch.advance((end - begin - counted) * size)
+                        done += tile.pairs
+                watch.advance((end - begin) * size - done)  # junk, and queries that don't ask
 
     def _columns(
         self,
@@ -301,7 +301,7 @@ class Features(TiledSource):
         def prepare() -> QueryBlock:
             vectors = self.read_query(*queries)
             job.check_unit(vectors.norms)
-            return QueryBlock(vectors, self.distance, job.offset_rows(*queries))
+            return QueryBlock(vectors, self.distance, job.offset_rows(*queries), job.asked(queries))
 
         return job.cache.once("queries", (queries, self.metric), prepare)
 
