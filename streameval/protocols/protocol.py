@@ -237,6 +237,21 @@ class Protocol:
         """Return the protocol of the pairs of a view, whose queries and items are selected."""
         return replace(self, queries="", gallery="", galleries="", trials=None)
 
+    def with_given_trials(self, times: int) -> Protocol:
+        """Return the protocol with so many trials whose rows are given, in place of draws.
+
+        Raises
+        ------
+        OptionError
+            If it has no trials.
+        """
+        if self.trials is None:
+            raise OptionError(
+                f"got drawn, the rows of trials, and protocol {self.name} has no trials: leave it "
+                'out, or add [trials] with draw = "given" to the protocol'
+            )
+        return replace(self, trials=self.trials.given(times))
+
     @property
     def selections(self) -> list[str]:
         """Describe which queries ask and which items they rank, where not all do."""

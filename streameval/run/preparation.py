@@ -180,7 +180,7 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     known = [
         _count(request.with_source(source), view, sides)
         for request in requests
-        for view in views_of(request.protocol, request.query, request.gallery)
+        for view in views_of(request.protocol, request.query, request.gallery, request.drawn)
     ]
     source.check_views([one.view for one in known])
     problem = _problem(source, known)
@@ -279,6 +279,8 @@ def with_pairs(planned: Planned) -> Prepared:
         cams = PositiveCameras.of([items], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
+    if planned.view.items is not None:  # others may have the same labels
+        fingerprints["gallery rows"] = of_labels(planned.view.items)
     return Prepared(
         **own, pairs=pairs, identities=identities, cams=cams, label_fingerprints=fingerprints
     )
