@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
     from streameval.labels.pair_files import read_listed_pairs, read_pairs
     from streameval.labels.protocol_files import read_protocol
+    from streameval.labels.trial_files import read_drawn
     from streameval.ledger import Ledger
     from streameval.metrics.options import MetricOptions
     from streameval.neighbors.comparison import compare_index
@@ -82,6 +83,7 @@ _HOMES = {
     "labels.columns": "read_label_table read_label_tables read_labels",
     "labels.pair_files": "read_listed_pairs read_pairs",
     "labels.protocol_files": "read_protocol",
+    "labels.trial_files": "read_drawn",
     "ledger": "Ledger",
     "metrics.options": "MetricOptions",
     "neighbors.comparison": "compare_index",
@@ -135,6 +137,7 @@ __all__ = [
     "compare_index",
     "evaluate",
     "evaluate_all",
+    "read_drawn",
     "read_label_table",
     "read_label_tables",
     "read_labels",

@@ -18,6 +18,8 @@ Missing = Literal["bounds", "never"]
 """What items that are not in a list of neighbours are taken for."""
 ListedAs = Literal["1-based", "0-based", "key"]
 """What the entries of a list of pairs are: gallery indices, or keys."""
+NumberedFrom = Literal["0-based", "1-based"]
+"""What row numbers count from."""
 KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 """What results that are compared can differ in."""
 Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]

@@ -178,6 +178,7 @@ def evaluate_all(
     query: LabelsLike,
     gallery: LabelsLike,
     protocols: Sequence[str | Protocol],
+    drawn: Sequence[npt.ArrayLike] | None = None,
     pairs: Mapping[str, Any] | None = None,
     metrics: str | Sequence[str] | None = None,
     range: RangeName | Sequence[float] | Range | None = None,
@@ -203,6 +204,10 @@ def evaluate_all(
         As of `evaluate`.
     protocols : sequence of str or Protocol
         Keys of `PROTOCOLS`, or your own. Their names must differ.
+    drawn : sequence of [n] array_like of int, optional
+        The rows of each trial, counted from 0, in place of those that the protocols draw: a list
+        of arrays or an array [times, n], or what `read_drawn` returns. They are rows of the
+        gallery, or of the queries where the protocol draws these. All protocols need ``trials``.
     pairs, metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, \
 resume, progress
         As of `evaluate`. They apply to all protocols.
@@ -216,7 +221,8 @@ resume, progress
     Raises
     ------
     InputError, OptionError, BudgetError, OutputError, TaskError
-        As `evaluate`. Also OptionError if two protocols have the same name.
+        As `evaluate`. Also OptionError if two protocols have the same name, and InputError if a
+        trial that is given has no rows, has a row twice, or has one that is not there.
     """
     given = locals()
     requests = Request.several(given, protocols)

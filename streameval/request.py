@@ -34,6 +34,7 @@ from streameval.metrics.selection import (
     with_named,
 )
 from streameval.planning.range import Range
+from streameval.protocols.draws import trials_of
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.presets import Preset, find_preset
@@ -42,7 +43,7 @@ from streameval.protocols.shipped import protocols_of, with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
 from streameval.statistics import FIELDS, WHOLE_FIELDS
-from streameval.typing import Keywords
+from streameval.typing import IntArray, Keywords
 
 RangeOption = RangeName | Range
 
@@ -163,12 +164,15 @@ class Request(Terms):
         None where the work is planned without labels.
     tile : (int, int) or None
         Query rows and gallery items of a tile, in place of the plan's own.
+    drawn : tuple of [n] int64, or None
+        The rows of each trial, where they are given; the protocol says so, too.
     """
 
     source: Source
     query: Labels | None
     gallery: Labels | None
     tile: tuple[int, int] | None = None
+    drawn: tuple[IntArray, ...] | None = None
 
     @classmethod
     def _values(cls, given: Keywords) -> dict[str, Any]:
@@ -190,6 +194,9 @@ class Request(Terms):
             if np.shape(tile) != (2,) or not all(map(is_count, tile)):
                 raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
             tile = int(tile[0]), int(tile[1])
+        if given.get("drawn") is not None:
+            terms["drawn"] = trials_of(given["drawn"])
+            terms["protocol"] = terms["protocol"].with_given_trials(len(terms["drawn"]))
         return {**terms, "source": source, "tile": tile, **labels}
 
     def with_source(self, source: Source) -> Request:
@@ -198,7 +205,7 @@ class Request(Terms):
 
     def without_labels(self) -> Request:
         """Return the request without labels, which are large, and of no use once it is planned."""
-        return replace(self, query=None, gallery=None, listed=None)
+        return replace(self, query=None, gallery=None, listed=None, drawn=None)
 
 
 SIDES = ("query", "gallery")

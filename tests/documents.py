@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 from click.testing import CliRunner
+from oracle_benchmarks import write_permutations
 from support.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,6 +121,7 @@ def write_example_files(folder: Path) -> None:
         write_table(folder / f"{side}.csv", ids, cams)
         write_table(folder / f"{side}_clothes.csv", ids, cams, clothes=cams % 2)
     write_lists(folder)
+    write_trials(folder)
     stored = zarr.create_array(
         folder / "distances.zarr", shape=(QUERIES, ITEMS), chunks=(5, 16), dtype="f4"
     )
@@ -145,3 +147,18 @@ def write_lists(folder: Path) -> None:
         (folder / name).write_text("\n".join(lines) + "\n")
     pairs = [f"{query},{item},{item % 4 / 4}" for query, item in np.argwhere(same)]
     (folder / "overlap.csv").write_text("\n".join(["query,item,value", *pairs]) + "\n")
+
+
+def write_trials(folder: Path) -> None:
+    """Write the rows of two trials, from 1, and labels and drawing orders as SYSU-MM01 has them."""
+    rows = 1 + np.flatnonzero(np.load(folder / "gallery_cams.npy") != 1)
+    lines = [" ".join(map(str, rows[start::2])) for start in (0, 1)]
+    (folder / "drawn.txt").write_text("\n".join(lines) + "\n")
+    stored = {}
+    for name, count, cams in (("infrared", QUERIES, [3, 6]), ("color", ITEMS, [1, 2, 4, 5])):
+        ids, seen = np.arange(count) % 3 + 1, np.repeat(cams, count // len(cams))
+        write_table(folder / f"{name}.csv", ids, seen)
+        for cam, person in zip(seen.tolist(), ids.tolist(), strict=True):
+            images = np.count_nonzero((seen == cam) & (ids == person))
+            stored[cam, person] = np.tile(1 + np.arange(images), (10, 1))
+    write_permutations(folder / "rand_perm_cam.mat", stored)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -285,3 +285,82 @@ def test_an_empty_side_is_drawn_from_in_vain(name: str) -> None:
     away = np.zeros((len(query["id"]), len(gallery["id"])))
     with pytest.raises(se.StreamevalError, match=r"draw from nothing|at least one query"):
         average(se.Distances(away), query, gallery, name)
+
+
+def gait(kind: str, source: Any, labels: dict[str, Array]) -> se.Average:
+    return average(source, labels, labels, f"opengait/casia-b/{kind.lower()}")
+
+
+@pytest.mark.parametrize("kind", official.WALKS)
+def test_views_of_gait(kind: str) -> None:
+    rows, labels = official.walks()
+    found, recorded = (
+        gait(kind, se.Features(rows, rows, "euclidean"), labels),
+        RECORDED["casia-b"][kind],
+    )
+    assert list(found.runs) == [f"view {view}" for view in official.VIEWS]
+    cells = found.cells("CMC@1")
+    assert cells.queries == cells.galleries == tuple(official.VIEWS)
+    rounded = np.round(100 * cells.values, 2)
+    np.testing.assert_allclose(rounded, recorded["cells"], rtol=official.DOUBLE)
+    for column, run in enumerate(found.runs.values()):
+        groups = run.grouped("view").groups
+        assert [groups[view]["CMC@1"] for view in official.VIEWS] == cells.values[
+            :, column
+        ].tolist()
+    of_rounded = replace(cells, values=rounded)
+    assert of_rounded.mean_of_others == pytest.approx(recorded["mean"], rel=official.DOUBLE)
+    assert of_rounded.mean == pytest.approx(recorded["mean_with_equal_views"], rel=official.DOUBLE)
+    assert sum(run.counts["queries_negative"] for run in found.runs.values()) > 0
+
+
+def test_kinds_of_gait_in_one_pass() -> None:
+    rows, labels = official.walks()
+    source = se.Features(rows, rows, "euclidean")
+    names = [f"opengait/casia-b/{kind.lower()}" for kind in official.WALKS]
+    found = se.evaluate_all(source, query=labels, gallery=labels, protocols=names, metrics=METRICS)
+    for kind, name in zip(official.WALKS, names, strict=True):
+        one, alone = found[name], gait(kind, source, labels)
+        assert isinstance(one, se.Average)
+        for run, other in zip(one.runs.values(), alone.runs.values(), strict=True):
+            check_alone(run, other)
+
+
+@pytest.mark.filterwarnings("ignore::streameval.StreamevalWarning")
+@pytest.mark.parametrize("kind", official.WALKS)
+@examples(60)
+@given(
+    seed=st.integers(0, 2**32 - 1), ties=st.sampled_from(["pessimistic", "optimistic", "stable"])
+)
+def test_views_written_as_loops(kind: str, seed: int, ties: str) -> None:
+    """Each query counts in each view: one without a positive there is a miss."""
+    rng = np.random.default_rng(seed)
+    count, levels = int(rng.integers(2, 25)), rng.integers(1, 7)
+    labels = {
+        "id": rng.integers(0, 5, count),
+        "type": rng.choice([*official.SHOWN, *official.WALKS[kind], "ex-01"], count),
+        "view": rng.choice(["000", "090", "180"], count),
+    }
+    labels["type"][:2] = official.SHOWN[0], official.WALKS[kind][0]
+    away = rng.integers(0, levels, (count, count)) / 8
+    found = average(
+        se.Distances(away), labels, labels, f"opengait/casia-b/{kind.lower()}", ties=ties
+    )
+    asking = np.flatnonzero(np.isin(labels["type"], official.WALKS[kind]))
+    benchmark = Benchmark(away, labels, labels, np.zeros(away.shape, bool))
+    shown = np.isin(labels["type"], official.SHOWN)
+    views = np.unique(labels["view"][shown])
+    assert list(found.runs) == [f"view {view}" for view in views]
+    for view, run in zip(views, found.runs.values(), strict=True):
+        items = np.flatnonzero(shown & (labels["view"] == view))
+        expected = oracle_trial(benchmark, (asking, items), ties)
+        share = expected["queries_positive"] / len(asking)
+        means = {name: share * expected[name] for name in METRICS}  # NaN where all are misses
+        check_run(run, expected | means)
+
+
+def test_without_items_there_is_no_gallery() -> None:
+    labels = {"id": [1, 1], "type": ["nm-01", "nm-05"], "view": ["000", "000"]}
+    none = {name: np.array(own)[:0] for name, own in labels.items()}
+    with pytest.raises(se.OptionError, match="none of the 0 items of gallery has one"):
+        average(se.Distances(np.zeros((2, 0))), labels, none, "opengait/casia-b/nm")

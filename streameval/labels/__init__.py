@@ -7,4 +7,5 @@
 `names`           names of image files
 `protocol_files`  protocols of a user's own, as TOML
 `pair_files`      lists of pairs, such as good and junk ones
+`trial_files`     the rows of trials, as benchmarks have drawn them
 """

@@ -8,7 +8,7 @@ package knows a protocol by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -232,6 +232,21 @@ class Protocol:
     def selects(self) -> bool:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
+
+    def with_given_trials(self, times: int) -> Protocol:
+        """Return the protocol with so many trials whose rows are given, in place of draws.
+
+        Raises
+        ------
+        OptionError
+            If it has no trials.
+        """
+        if self.trials is None:
+            raise OptionError(
+                f"got drawn, the rows of trials, and protocol {self.name} has no trials: leave it "
+                'out, or add [trials] with draw = "given" to the protocol'
+            )
+        return replace(self, trials=self.trials.given(times))
 
     @property
     def selections(self) -> list[str]:

@@ -1,14 +1,16 @@
-"""Trials: galleries that a benchmark draws at random, several times."""
+"""Trials: galleries that a benchmark draws at random, several times, or that are given."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import SIDES, Side
+
+GIVEN: Literal["given"] = "given"  # in place of draws: the rows of each trial are given
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,9 @@ class Trials:
 
     Attributes
     ----------
-    draw : int
-        Images of each group; all of a group that has fewer.
+    draw : int or "given"
+        Images of each group; all of a group that has fewer. With ``"given"``, nothing is drawn: the
+        caller gives the rows of each trial, and `per` and `seed` are of no use.
     per : tuple of str
         Columns: images with the same labels in all of them are a group.
     times : int
@@ -32,7 +35,7 @@ class Trials:
         Which side is drawn.
     """
 
-    draw: int = 1
+    draw: int | Literal["given"] = 1
     per: tuple[str, ...] = ("id",)
     times: int = 10
     seed: int = 0
@@ -41,6 +44,8 @@ class Trials:
     def __str__(self) -> str:
         """Say what is drawn."""
         whose = "queries" if self.side == "query" else "items"
+        if self.draw == GIVEN:
+            return f"{self.times} trials of {whose} that are given"
         each = " and ".join(self.per)
         return f"{self.times} trials of {self.draw} of the {whose} of each {each}"
 
@@ -57,12 +62,16 @@ class Trials:
             and f"per is {per!r}; a list of label columns, such as ['id', 'cam'], is needed",
             self.side not in SIDES and f"side is {self.side!r}; 'gallery' or 'query' is needed",
             *(
-                not is_whole(getattr(self, name), least)
+                not (is_whole(getattr(self, name), least) or (name, self.draw) == ("draw", GIVEN))
                 and f"{name} is {getattr(self, name)!r}; a whole number of at least {least} is "
                 "needed"
                 for name, least in (("draw", 1), ("times", 1), ("seed", 0))
             ),
         )
+
+    def given(self, times: int) -> Trials:
+        """Return so many trials of the same side, whose rows are given."""
+        return Trials(GIVEN, times=times, side=self.side)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Trials:

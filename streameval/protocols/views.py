@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +10,12 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.protocols.agreement import distinct, outcome
 from streameval.protocols.counts import check_columns, check_same_images
-from streameval.protocols.labels import Labels, first_fraction, missing
+from streameval.protocols.draws import drawn_rows, taken_rows
+from streameval.protocols.labels import Labels, first_fraction
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
 from streameval.protocols.rules import Rule
-from streameval.protocols.trials import Trials
+from streameval.protocols.trials import GIVEN
 from streameval.typing import AnyArray, IntArray, Span
 
 
@@ -141,31 +141,48 @@ def rows_at(rows: IntArray | None, index: IntArray) -> IntArray:
     return index if rows is None else rows[index]
 
 
-def views_of(protocol: Protocol, query: Labels, gallery: Labels) -> list[View]:
+def views_of(
+    protocol: Protocol,
+    query: Labels,
+    gallery: Labels,
+    drawn: Sequence[IntArray] | None = None,
+) -> list[View]:
     """Return the views of a protocol: each of its galleries, or trials; else one.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    query, gallery : Labels
+    drawn : sequence of [n] int64, optional
+        The rows of each trial, where they are given.
 
     Raises
     ------
     OptionError
         If labels lack what the protocol selects by, or nothing is selected.
+    InputError
+        If rows that are given can't be those of a trial.
     """
     if not protocol.selects:
         return [View()]
-    check_columns(query, "query", protocol)
-    check_columns(gallery, "gallery", protocol)
-    views = [
-        View("", _selected(protocol, "queries", query), _selected(protocol, "gallery", gallery))
-    ]
+    views = [View("", selected(protocol, "queries", query), selected(protocol, "gallery", gallery))]
     if protocol.galleries:
         views = [own for view in views for own in _by_label(view, protocol.galleries, gallery)]
     if protocol.trials is not None:
-        views = [own for view in views for own in _drawn(view, protocol, query, gallery)]
+        views = [own for view in views for own in _drawn(view, protocol, (query, gallery), drawn)]
     return views
 
 
-def _selected(protocol: Protocol, name: str, labels: Labels) -> IntArray | None:
-    """Return the rows of which a rule about one side holds; None: all."""
+def selected(protocol: Protocol, name: str, labels: Labels) -> IntArray | None:
+    """Return the rows of which the rule ``queries`` or ``gallery`` holds; None: all.
+
+    Raises
+    ------
+    OptionError
+        If labels lack a column that the protocol uses, or the rule holds of none.
+    """
     text, side = getattr(protocol, name), SELECTIONS[name]
+    check_columns(labels, side, protocol)
     if not text or text == REST:
         return None
     rule = Rule.of_side(text, side)
@@ -191,15 +208,25 @@ def _by_label(view: View, column: str, gallery: Labels) -> list[View]:
             f"column {column} of {gallery.source}, by which there are galleries, holds numbers "
             f"that are no integers ({labels[row]} in row {items[row]}): give a label an item"
         )
+    known = distinct(labels)
+    if not len(known):
+        raise OptionError(
+            f"there is a gallery for each label of column {column}, and none of the {len(items)} "
+            f"items of {gallery.source} has one"
+        )
     return [
-        replace(view, name=f"{column} {label}", items=items[labels == label])
-        for label in distinct(labels)
+        replace(view, name=f"{column} {label}", items=items[labels == label]) for label in known
     ]
 
 
-def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> list[View]:
+def _drawn(
+    view: View,
+    protocol: Protocol,
+    sides: tuple[Labels, Labels],
+    given: Sequence[IntArray] | None,
+) -> list[View]:
     """Return a view for each trial."""
-    trials = protocol.trials
+    trials, (query, gallery) = protocol.trials, sides
     if trials is None:
         return [view]
     labels, rows = (gallery, view.items) if trials.side == "gallery" else (query, view.queries)
@@ -210,18 +237,14 @@ def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> li
             "images on both sides"
         )
     among = np.arange(len(labels)) if rows is None else rows
-    for column in trials.per:
-        absent = among[missing(labels.columns[column][among])]
-        if len(absent):
-            raise OptionError(
-                f"the trials of protocol {protocol.name} draw per {column}, and {len(absent)} "
-                f"labels of {labels.source} are missing there, first in row {absent[0]}: give each "
-                "a label, or select the others"
-            )
     if not len(among):
         raise OptionError(f"the trials of protocol {protocol.name} draw from nothing")
+    if trials.draw == GIVEN:
+        each = taken_rows(protocol.name, labels, among, given)
+    else:
+        each = drawn_rows(protocol.name, trials, labels, among)
     views = []
-    for number, drawn in enumerate(drawn_rows(trials, labels, among), 1):
+    for number, drawn in enumerate(each, 1):
         own = {"queries" if trials.side == "query" else "items": drawn}
         if protocol.queries == REST:
             own["queries"] = np.setdiff1d(among, drawn, assume_unique=True)
@@ -233,34 +256,3 @@ def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> li
         name = " ".join(filter(None, (view.name, f"trial {number:0{len(str(trials.times))}}")))
         views.append(replace(view, name=name, **own))
     return views
-
-
-def drawn_rows(trials: Trials, labels: Labels, among: IntArray) -> list[IntArray]:
-    """Return the rows that each trial draws, ascending, of those that there are to draw from.
-
-    Parameters
-    ----------
-    trials : Trials
-    labels : Labels
-        Of all images of the side.
-    among : [n] int64
-        Rows, ascending.
-    """
-    code = np.zeros(len(among), np.int64)
-    for column in trials.per:
-        _, own = np.unique(labels.columns[column][among], return_inverse=True)
-        code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
-    order = np.argsort(code, kind="stable")
-    parts = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
-    groups = [part.tolist() for part in parts]
-    return [_draw(trials, groups, trial) for trial in range(trials.times)]
-
-
-def _draw(trials: Trials, groups: Iterable[list[int]], trial: int) -> IntArray:
-    generator, drawn = random.Random(trials.seed + trial), []
-    for rows in groups:
-        if trials.draw == 1:
-            drawn.append(generator.choice(rows))
-        else:
-            drawn += generator.sample(rows, min(trials.draw, len(rows)))
-    return np.sort(np.array(drawn, np.int64))

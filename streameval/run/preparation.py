@@ -201,9 +201,8 @@ def _count_views(request: Request) -> list[_Counts]:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return [_Counts(request, View(), counts, {}, None, None, used)]
     sides = Sides(query, gallery, protocol)
-    return [
-        _count(request, view, *sides.of(view), used) for view in views_of(protocol, query, gallery)
-    ]
+    views = views_of(protocol, query, gallery, request.drawn)
+    return [_count(request, view, *sides.of(view), used) for view in views]
 
 
 def _count(
@@ -284,6 +283,8 @@ def with_pairs(planned: Planned) -> Prepared:
         cams = PositiveCameras.of([items], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
+    if planned.view.items is not None:  # others may have the same labels
+        fingerprints["gallery rows"] = of_labels(planned.view.items)
     return Prepared(
         **own, pairs=pairs, identities=identities, cams=cams, label_fingerprints=fingerprints
     )

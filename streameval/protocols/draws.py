@@ -1,0 +1,142 @@
+"""Draws: the rows of each trial, from a generator of random numbers or as they are given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from streameval.errors import InputError, OptionError, refuse
+from streameval.protocols.labels import Labels, missing
+from streameval.protocols.trials import Trials
+from streameval.typing import IntArray
+
+
+def drawn_rows(name: str, trials: Trials, labels: Labels, among: IntArray) -> list[IntArray]:
+    """Return the rows that each trial draws, ascending, of those that there are to draw from.
+
+    Parameters
+    ----------
+    name : str
+        Of the protocol, for messages.
+    trials : Trials
+    labels : Labels
+        Of all images of the side.
+    among : [n] int64
+        Rows, ascending.
+
+    Raises
+    ------
+    OptionError
+        If a label that draws go by is missing.
+    """
+    code = np.zeros(len(among), np.int64)
+    for column in trials.per:
+        own_labels = labels.columns[column][among]
+        absent = among[missing(own_labels)]
+        if len(absent):
+            raise OptionError(
+                f"the trials of protocol {name} draw per {column}, and {len(absent)} labels of "
+                f"{labels.source} are missing there, first in row {absent[0]}: give each a label, "
+                "or select the others"
+            )
+        _, own = np.unique(own_labels, return_inverse=True)
+        code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    order = np.argsort(code, kind="stable")
+    parts = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
+    groups = [part.tolist() for part in parts]
+    return [_draw(trials, groups, trial) for trial in range(trials.times)]
+
+
+def _draw(trials: Trials, groups: Iterable[list[int]], trial: int) -> IntArray:
+    generator, drawn = random.Random(trials.seed + trial), []
+    for rows in groups:
+        if trials.draw == 1:
+            drawn.append(generator.choice(rows))
+        else:
+            drawn += generator.sample(rows, min(int(trials.draw), len(rows)))
+    return np.sort(np.array(drawn, np.int64))
+
+
+def trials_of(given: object, what: str = "drawn") -> tuple[IntArray, ...]:
+    """Return the rows of each trial that a caller gives, each in ascending order.
+
+    Parameters
+    ----------
+    given : sequence of [n] integer array_like
+        One for each trial: row numbers, counted from 0; or an array [times, n].
+    what : str
+        What messages call it.
+
+    Raises
+    ------
+    InputError
+        If it is none, or a trial has no rows, or a row twice.
+    """
+    each = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not each:
+        raise InputError(
+            f"{what} is {given!r}; the row numbers of each trial are needed: [[0, 3], [1, 2]]"
+        )
+    trials = []
+    for number, one in enumerate(each, 1):
+        rows = np.asarray(one)
+        refuse(
+            InputError,
+            rows.ndim == 1
+            and not rows.size
+            and f"{what}, trial {number}, draws from nothing: it has no rows, and at least one is "
+            "needed",
+            (rows.ndim != 1 or rows.dtype.kind not in "iu")
+            and f"{what}, trial {number}, is {rows.dtype} {rows.shape}; row numbers, a 1-d list "
+            "of integers, are needed",
+        )
+        known, count = np.unique(rows, return_counts=True)
+        twice = known[count > 1]
+        if len(twice):
+            raise InputError(
+                f"{what}, trial {number}, names row {twice[0]} twice: give each row of a trial once"
+            )
+        trials.append(known.astype(np.int64))
+    return tuple(trials)
+
+
+def taken_rows(
+    name: str, labels: Labels, among: IntArray, given: Sequence[IntArray] | None
+) -> Sequence[IntArray]:
+    """Return the rows of trials as they are given, of those that there are to draw from.
+
+    Parameters
+    ----------
+    name, labels, among
+        As of `drawn_rows`.
+    given : sequence of [n] int64 or None
+        Ascending.
+
+    Raises
+    ------
+    OptionError
+        If none are given.
+    InputError
+        If a row is not there, or the protocol leaves it out.
+    """
+    if given is None:
+        raise OptionError(
+            f"the rows of the trials of protocol {name} are not given: give drawn, or let it draw: "
+            "draw = 1"
+        )
+    for number, rows in enumerate(given, 1):
+        outside = rows[(rows < 0) | (rows >= len(labels))]
+        others = np.setdiff1d(rows, among, assume_unique=True)
+        refuse(
+            InputError,
+            len(outside)
+            and f"drawn, trial {number}, has row {outside[0]}; the {len(labels)} rows of "
+            f"{labels.source} are numbered 0 to {len(labels) - 1}: do the rows that are drawn "
+            "count from 1?",
+            len(others)
+            and f"drawn, trial {number}, has row {others[0]}, which protocol {name} leaves out: "
+            "draw from the items that it selects",
+        )
+    return given
