@@ -453,6 +453,25 @@ def test_the_command_line(problem: dict[str, Any], tmp_path: Path) -> None:
     again = run("--protocol", "no-camera", "--out", str(out), "--metrics", "mAP", "--resume")
     assert "Average of  3 runs" in again
     assert "3, in one pass" in run("--dry-run")
+    near = np.flatnonzero(gallery["cam"] <= 2)
+    rows = [near[:9], near[3:]]
+    (tmp_path / "rows.txt").write_text("".join(" ".join(map(str, own + 1)) + "\n" for own in rows))
+    drawn_rows = f"--drawn={tmp_path}/rows.txt"
+    text = run(drawn_rows, "--drawn-as", "1-based", "--metrics", "mAP", "--format", "csv")
+    known = se.evaluate_all(
+        se.Features(*problem["features"]),
+        query=query,
+        gallery=gallery,
+        protocols=[se.read_protocol(mine)],
+        drawn=rows,
+    )["mine"]
+    assert isinstance(known, Average)
+    assert [float(line.split(",")[1]) for line in text.splitlines()[1:3]] == [
+        one["mAP"] for one in known.runs.values()
+    ]
+    for more in ([], ["--drawn-as", "1-based", "--shots", "1"]):
+        done = CliRunner().invoke(main, [*command, drawn_rows, *more])
+        assert "give --drawn-as 0-based or --drawn-as 1-based" in done.output
     for shown, words in ((out, "Protocol  no-camera"), (out / "mine", "Average of  3 runs")):
         done = CliRunner().invoke(main, ["show", str(shown)])
         assert done.exit_code == 0, done.output

@@ -30,9 +30,9 @@ TREC = ("trec_run", "trec_qrels")
 
 @command(
     "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset "
-    "protocols junk_ids self_match shot_draws shot_seed good junk pairs listed_as ties range "
-    "RULES average group_by refine ci SESSION out overwrite resume json printed_format quiet "
-    "dry_run rate trec_run trec_qrels config",
+    "protocols junk_ids self_match shot_draws shot_seed good junk pairs listed_as drawn "
+    "drawn_as shots ties range RULES average group_by refine ci SESSION out overwrite resume "
+    "json printed_format quiet dry_run rate trec_run trec_qrels config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
     'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
@@ -149,6 +149,7 @@ def check_effects(values: Values) -> None:
     check_effect("junk", listed, "give the positives, too, --good FILE")
     usual = values["listed_as"] == "1-based"
     files = listed or bool(values["pairs"])
+    check_effect("drawn_as shots", values["drawn"] is not None, "give --drawn FILE")
     check_effect("listed_as", files or usual, "give the lists, --good FILE or --pairs NAME=FILE")
     if inputs.has_lists(values) and values["ci"] is not None:
         raise OptionError(
@@ -206,6 +207,8 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
         about["listed"] = {name: values[name] for name in ("good", "junk", "listed_as")}
     if values["pairs"]:
         about["pairs"] = {"files": inputs.pair_files(values), "listed_as": values["listed_as"]}
+    if values["drawn"] is not None:
+        about["drawn"] = {name: values[name] for name in ("drawn", "drawn_as", "shots")}
     if context.obj is not None:
         about["command"] = context.obj
     with suppress(OSError):  # the folder may be gone

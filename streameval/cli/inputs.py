@@ -30,7 +30,8 @@ def read_inputs(values: Values) -> dict[str, Any]:
     from streameval.labels.pair_files import read_listed_pairs, read_pairs
     from streameval.protocols.labels import RESERVED_COLUMNS
 
-    opened: dict[str, Any] = dict.fromkeys((*SIDES, "listed", "pairs", "junk_ids", "group_by"))
+    names = (*SIDES, "listed", "pairs", "drawn", "junk_ids", "group_by")
+    opened: dict[str, Any] = dict.fromkeys(names)
     opened["without_labels"] = has_shapes_only(values)
     if not opened["without_labels"]:
         named = {values.get(name) or "id" for name in ("average", "group_by")}
@@ -44,6 +45,7 @@ def read_inputs(values: Values) -> dict[str, Any]:
                 gallery=gallery,
                 listed_as=values["listed_as"],
             )
+        opened["drawn"] = open_drawn(values, gallery)
         opened["pairs"] = {
             name: read_pairs(path, query=query, gallery=gallery, listed_as=values["listed_as"])
             for name, path in pair_files(values).items()
@@ -52,6 +54,27 @@ def read_inputs(values: Values) -> dict[str, Any]:
         opened["junk_ids"] = junk_ids(values, gallery)
     opened |= {"source": open_source(values), "protocol": open_protocols(values)[0]}
     return {**values, **opened, "protocols": open_protocols(values)}
+
+
+def open_drawn(values: Values, gallery: Labels) -> tuple[AnyArray, ...] | None:
+    """Return the rows of each trial that ``--drawn`` names; None without."""
+    path, shots = values.get("drawn"), values.get("shots")
+    if path is None:
+        return None
+    if (values["drawn_as"] is None) == (shots is None):
+        raise OptionError(
+            f"--drawn {path} has row numbers, or the permutations of SYSU-MM01: give --drawn-as "
+            "0-based or --drawn-as 1-based for the former, --shots N for the latter"
+        )
+    from streameval.labels.trial_files import read_drawn
+
+    return read_drawn(
+        path,
+        listed_as=values["drawn_as"],
+        shots=shots,
+        gallery=gallery,
+        protocol=open_protocols(values)[0],
+    )
 
 
 def check_source(values: Values) -> None:
