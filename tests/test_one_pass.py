@@ -163,6 +163,7 @@ def test_on_a_cluster(problem: dict[str, Any], tmp_path: Path) -> None:
         check_all(problem, "strips", tmp_path, client=client)
 
 
+@pytest.mark.filterwarnings("ignore:no query has a positive")  # so it may be drawn
 @examples(40)
 @given(data=st.data())
 def test_listed_pairs_shared_by_protocols(data: st.DataObject) -> None:
