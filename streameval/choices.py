@@ -52,3 +52,6 @@ IDENTITY_READINGS: Mapping[str, IdentityReading] = {
     ),
 }
 """Of the readings of CMC, those that count gallery identities."""
+
+OVER_DRAWS = IdentityReading("takes the mean over all draws of the gallery", "single_shot")
+"""What is counted in place of trials, whatever the reading of CMC."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
@@ -45,6 +45,7 @@ def evaluate(
     self_match: SelfMatch | None = None,
     shot_draws: int | None = None,
     shot_seed: int | None = None,
+    trials: int | Literal["all"] | None = None,
     listed: ListedPairs | None = None,
     pairs: Mapping[str, Any] | None = None,
     range: RangeName | Sequence[float] | Range | None = None,
@@ -90,6 +91,10 @@ def evaluate(
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot (protocols
         ``cuhk03`` and ``cuhk03-torchreid``). They replace those of the protocol (10 and 0). Each
         draw takes one item of each gallery identity for each query.
+    trials : int or "all", optional
+        How many galleries a protocol with ``trials`` draws. With ``"all"``, metrics are exact
+        expectations over all draws, see `MetricOptions.over_draws`; other numbers of trials need
+        `evaluate_all`.
     listed : ListedPairs, optional
         Positive and ignored pairs, which replace identities and cameras: from
         `read_listed_pairs` or `ListedPairs.of`. The protocol is then ``listed``.
@@ -179,6 +184,7 @@ def evaluate_all(
     gallery: LabelsLike,
     protocols: Sequence[str | Protocol],
     drawn: Sequence[npt.ArrayLike] | None = None,
+    trials: int | Literal["all"] | None = None,
     pairs: Mapping[str, Any] | None = None,
     metrics: str | Sequence[str] | None = None,
     range: RangeName | Sequence[float] | Range | None = None,
@@ -208,8 +214,8 @@ def evaluate_all(
         The rows of each trial, counted from 0, in place of those that the protocols draw: a list
         of arrays or an array [times, n], or what `read_drawn` returns. They are rows of the
         gallery, or of the queries where the protocol draws these. All protocols need ``trials``.
-    pairs, metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, \
-resume, progress
+    trials, pairs, metrics, range, group_by, refine, options, memory, threads, tile, client, \
+checkpoint, resume, progress
         As of `evaluate`. They apply to all protocols.
 
     Returns

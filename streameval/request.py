@@ -34,7 +34,7 @@ from streameval.metrics.selection import (
     with_named,
 )
 from streameval.planning.range import Range
-from streameval.protocols.draws import trials_of
+from streameval.protocols.draws import check_every_draw, trials_of
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.presets import Preset, find_preset
@@ -248,6 +248,7 @@ def _metric_options(given: Keywords, preset: Preset | None, protocol: Protocol) 
     if preset is not None:
         options = replace(options, **preset.options, metrics=preset.metrics)
     options = with_changes(options, {name: given.get(name) for name in OPTION_NAMES})
+    options = replace(options, over_draws=protocol.over_draws)
     named, _ = wanted_measures(options)
     for measure in named:
         missing = sorted(set(measure.metric.needs) - set(FIELDS))
@@ -271,12 +272,15 @@ def _check_reading(options: MetricOptions, protocol: Protocol) -> None:
                 f"{what} needs a protocol that {IDENTITY_READINGS[reading].does}, and "
                 f"{protocol.name} does not: choose {protocols_of(reading)}"
             )
-    if protocol.cmc == SINGLE_GALLERY_SHOT:
+    if protocol.over_draws:
+        check_every_draw(protocol, options.unmatched)
+    if protocol.cmc == SINGLE_GALLERY_SHOT or protocol.over_draws:
         for measure in (*named, *listed):
             read = measure.metric.needs_under(options)
-            if read & WHOLE_FIELDS and measure.values[0] > SHOT_RANKS:
+            if read & WHOLE_FIELDS and measure.values and measure.values[0] > SHOT_RANKS:
+                drawn_of = "all draws" if protocol.over_draws else "single gallery shot"
                 raise OptionError(
-                    f"{measure.name} under single gallery shot (protocol {protocol.name}): ranks "
+                    f"{measure.name} under {drawn_of} (protocol {protocol.name}): ranks "
                     f"up to {SHOT_RANKS} are counted; ask for "
                     f"{measure.metric.measure(SHOT_RANKS).name} at most, or choose a protocol of "
                     "another CMC"

@@ -48,6 +48,7 @@ _Total = Field(("query",), "int64", "sum")
 _Ahead = Field(("positive",), "int64", "sum")
 _Nearest = Field(("query", "near"), "float64", "least")
 _Drawn = Field(("query", "rule", "rank"), "float64", "whole")
+_Inverse = Field(("query", "rule"), "float64", "whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +95,14 @@ class RankStatistics:
         that are counted together, a shard may hold +inf in place of what is none of the M
         nearest of all. −inf throughout where float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
-        Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
-        negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
-        for a query without positives.
+        Of one item drawn of each gallery identity, or of all draws of a protocol: the probability
+        that fewer than x = 1 .. R negatives, or identities, are ahead of the first positive, where
+        ties are optimistic, stable, pessimistic; 0 for a query without positives.
     sampled_shots : [Q, 3, R] float64, optional
         The same as a mean over draws.
+    drawn_inverse : [Q, 3] float64, optional
+        E[1/r] over all draws, r the rank of the drawn positive, under the same tie rules; −1 where
+        several may be drawn, 0 for a query without positives.
     identities_ahead : [Q, 3] int64, optional
         Number of identities with a negative ahead of the first positive, under the same tie rules;
         0 for a query without positives.
@@ -125,6 +129,7 @@ class RankStatistics:
     nearest_negatives: Annotated[FloatArray | None, _Nearest] = None
     single_shot: Annotated[FloatArray | None, _Drawn] = None
     sampled_shots: Annotated[FloatArray | None, _Drawn] = None
+    drawn_inverse: Annotated[FloatArray | None, Field(("query", "rule"), "float64", "whole")] = None
     identities_ahead: Annotated[IntArray | None, Field(("query", "rule"), "int64", "whole")] = None
     mean_group: Annotated[IntArray | None, Field(("query",), "int64")] = None
 

@@ -166,7 +166,7 @@ def test_any_problem_under_any_tiling(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.planning.planner.TARGET_BLOCK_BYTES", block)
         patch.setattr("streameval.planning.planner.SHOT_QUERIES", together)
-        patch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)
+        patch.setattr("streameval.single_shot.listing.SHOT_DOUBTS", 1)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=threads
         )
@@ -218,7 +218,7 @@ def test_positives_behind_too_many_identities(
         "gallery": se.Labels(rng.integers(0, identities, items), rng.integers(0, 3, items)),
     }
     oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
-    monkeypatch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)  # folded often
+    monkeypatch.setattr("streameval.single_shot.listing.SHOT_DOUBTS", 1)  # folded often
     for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
         monkeypatch.setattr("streameval.single_shot.counter.most_entries", lambda *_, n=entries: n)
         found = shots(

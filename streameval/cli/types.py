@@ -237,15 +237,15 @@ class Range(Value):
 
 
 class Depth(Number):
-    """The length of a list: a number, or ``auto``."""
+    """The length of a list, or another number; or a name: ``auto``, ``all``."""
 
     def parse(self, value: Any) -> Any:
-        """Return a whole number of at least 1, or ``auto``."""
-        text = str(value)
-        if text == "auto":
+        """Return a whole number of at least 1, or a name."""
+        text, names = str(value), list(self.names())
+        if text in names:
             return text
         if not text.isdecimal() or int(text) < 1:
-            raise ValueError("expected a positive integer, or auto")
+            raise ValueError(f"expected a positive integer, or {' or '.join(names)}")
         return int(text)
 
 

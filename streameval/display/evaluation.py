@@ -185,6 +185,7 @@ def conventions(options: MetricOptions, used: str) -> list[str]:
     """Return in words how metrics are read; `used` is the range of τ, nothing without one."""
     return [
         f"CMC {options.cmc}",
+        "over all draws" if options.over_draws else "",
         "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
         f"average over {options.average}" if options.average else "",
         f"ties {options.ties}",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from streameval.metrics.drawn import DrawnRanks
 from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
@@ -80,6 +81,8 @@ class RankedQueries(Shared):
     @cached_property
     def ranks(self) -> Ranks:
         """The ranks of the positives of Q+ under the tie rule."""
+        if self.options.over_draws:
+            return DrawnRanks(self.stats, self.options.ties)
         if self.options.ties == "expected":
             return ExpectedRanks(self.stats)
         return Ranks(self.stats, self.options.ties)

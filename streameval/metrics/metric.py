@@ -38,6 +38,11 @@ EMPTY: Mapping[Population, str] = {
 }
 """Why a metric over a population has no value where that is empty."""
 
+NO_EXPECTATION = (
+    "over all draws it is known of ap step where one positive of each query is drawn, and no tie "
+    "is broken at random"
+)
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -157,6 +162,9 @@ class Metric:
         Whether it is computed by default.
     reads : callable, optional
         Maps options to the fields that it reads under them, in addition to `needs`.
+    drawn : tuple of str
+        Fields that it reads, and no others, where values are expectations over all draws of a
+        gallery; a metric without any has no such expectation.
     resampled : callable, optional
         Maps `Resamples` to its value in each resample of the queries, [R]; by default the mean
         of `values`. A metric without either has no confidence interval.
@@ -195,6 +203,7 @@ class Metric:
     also: tuple[str, ...] = ()
     default: bool = False
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
+    drawn: tuple[str, ...] = ()
     resampled: Callable[..., FloatArray] | None = None
     no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     refined: bool = False
@@ -227,6 +236,8 @@ class Metric:
 
     def needs_under(self, options: MetricOptions) -> frozenset[str]:
         """Return the fields that it reads under these options."""
+        if options.over_draws:
+            return frozenset(self.drawn)
         return frozenset((*self.needs, *(() if self.reads is None else self.reads(options))))
 
     def measure(self, *values: Any) -> Measure:
@@ -337,6 +348,8 @@ class Measure:
             missed = 0.0 if totals.base() == "queries" else math.nan
             per_query = {column: totals.of_all_queries(values, missed)}
             value = Value(totals.mean(values), per_query=per_query)
+        if totals.options.over_draws and math.isnan(value.value):
+            value = replace(value, reason=value.reason or NO_EXPECTATION)
         if totals.options.average:
             value = replace(value, curves={})
         empty = self.lacks(totals)

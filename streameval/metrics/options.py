@@ -58,6 +58,11 @@ class MetricOptions:
         What a query without a positive is, in Q− or excluded, to means over Q+: left out; a miss,
         which counts as 0; or an error. Set by the protocol. It has no effect on open-set and
         verification metrics, ``MFR``, ``tau_nz`` and ``MedR``.
+    over_draws : bool
+        Whether values are expectations over all draws of a gallery, exactly: trials of a protocol
+        with ``times="all"``, which sets it. ``CMC`` always has one under first match and distinct
+        identities; ``mAP`` (of ``ap="step"``), ``mINP`` and ``MRR`` are E[1/r], where one positive
+        of each query is drawn. There are no other metrics then.
     average : str
         Label column of the queries, such as ``id``: means over queries are means over groups, the
         queries of one label, of each group's mean. There are no other metrics then, and no curves.
@@ -83,6 +88,7 @@ class MetricOptions:
     dir_ranks: tuple[int, ...] = (1,)
     cmc: CmcReading = "first-match"
     unmatched: Unmatched = "exclude"
+    over_draws: bool = False
     average: str = ""
     metrics: tuple[str, ...] = ()
 
@@ -105,6 +111,8 @@ class MetricOptions:
             _check(option, given, several, f"several of them: ({given!r},)")
             for value in given:
                 _check(option, value, accepts(value), expected)
+        given_flag: Any = self.over_draws
+        _check("over_draws", given_flag, isinstance(given_flag, bool), "True or False")
         column: Any = self.average
         _check("average", column, isinstance(column, str), "the name of a label column")
         names: Any = self.metrics

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from streameval.choices import IDENTITY_READINGS
+from streameval.choices import IDENTITY_READINGS, OVER_DRAWS
 from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples
@@ -21,6 +21,7 @@ from streameval.statistics import FIELDS, SHOT_RULES
 from streameval.typing import AnyArray, FloatArray
 
 SAMPLED = "CMC_sampled@{x}"
+_INVERSE = "indptr", "tied", "drawn_inverse"  # what 1/r over all draws is read from
 
 NO_EXPECTED_IDENTITY = (
     "gallery identities and random tie-breaks are not taken together: read it under another tie "
@@ -32,7 +33,10 @@ NO_EXPECTED_MEDIAN = (
 
 
 def average_precisions(ranked: RankedQueries) -> FloatArray:
-    """Return AP, [N] float64."""
+    """Return AP, [N] float64; over all draws NaN where it is not 1/r."""
+    if ranked.options.over_draws:
+        expected = ranked.ranks.inverse_rank()
+        return expected if ranked.options.ap == "step" else np.full(len(expected), np.nan)
     return ranked.average_precision
 
 
@@ -85,6 +89,8 @@ def counted_by_identity(ranked: RankedQueries, name: str) -> AnyArray | None:
 
 def _fields_read(options: MetricOptions, name: str = "") -> tuple[str, ...]:
     """Return the field that a metric of CMC reads where it counts gallery identities, if any."""
+    if options.over_draws:
+        return (OVER_DRAWS.field,)
     if name == SAMPLED:
         return ("sampled_shots",)
     return tuple(read.field for cmc, read in IDENTITY_READINGS.items() if cmc == options.cmc)
@@ -153,6 +159,7 @@ METRICS = (
         "Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid; distinct identities: SYSU-MM01",
         needs=(*RANK_FIELDS, "valid", "ignored"),
         reads=_fields_read,
+        drawn=("indptr", "tied", OVER_DRAWS.field),
         values=matches_within,
         adds=(matching_terms,),
         finish=cumulative_matching,
@@ -176,6 +183,7 @@ METRICS = (
         "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
         "Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
         values=average_precisions,
+        drawn=_INVERSE,
         column="AP",
         default=True,
         also=("AP", "mean-average-precision"),
@@ -185,6 +193,7 @@ METRICS = (
         "1/N Σ G/r_G",
         "Ye et al. 2020 (AGW); GOM paper, Eq. 3",
         values=lambda ranked: ranked.inverse_penalty,
+        drawn=_INVERSE,
         column="INP",
         default=True,
         also=("INP",),
@@ -194,6 +203,7 @@ METRICS = (
         "1/N Σ 1/r_1",
         "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
         values=lambda ranked: ranked.ranks.inverse_rank(),
+        drawn=_INVERSE,
         column="RR",
         deployed=True,
         also=("RR", "mean-reciprocal-rank"),

@@ -100,13 +100,21 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
     """
     named: dict[Measure, None] = {}
     listed: dict[Measure, None] = {}
+    drawn = options.over_draws
     for name in options.metrics or (None,):
         if name is None or name in LISTS:
-            for metric in METRICS:
+            for metric in (one for one in METRICS if one.drawn or not drawn):
                 if metric.default if name is None else name in _lists_of(metric, options):
                     listed |= dict.fromkeys(metric.measures(options))
         else:
             named[find_measure(name)] = None
+    unknown = [one.name for one in named if drawn and not one.metric.drawn]
+    if unknown:
+        known = ", ".join(one.name for one in METRICS if one.drawn)
+        raise OptionError(
+            f"{', '.join(unknown)}: no exact expectation over all draws of a gallery is known; "
+            f"choose among {known}, or a number of trials"
+        )
     listed = {one: None for one in listed if one not in named}
     if not options.average:
         return list(named), list(listed)
@@ -159,8 +167,12 @@ def measures_of(options: MetricOptions, stats: RankStatistics) -> list[Measure]:
     """Return the metrics of the options that the statistics allow."""
     named, listed = wanted_measures(options)
     available = available_fields(stats)
+    needs = {
+        one: one.metric.needs_under(options) if options.over_draws else one.metric.needs
+        for one in (*named, *listed)
+    }
     for measure in named:
-        missing = [field for field in measure.metric.needs if field not in available]
+        missing = [field for field in needs[measure] if field not in available]
         if missing:
             protocol = " and --protocol cuhk03" if WHOLE_FIELDS.intersection(missing) else ""
             raise OptionError(
@@ -168,7 +180,7 @@ def measures_of(options: MetricOptions, stats: RankStatistics) -> list[Measure]:
                 "evaluate again, from the distances or features, with --metrics "
                 f"'{measure.name}'{protocol}"
             )
-    possible = [one for one in listed if available.issuperset(one.metric.needs)]
+    possible = [one for one in listed if available.issuperset(needs[one])]
     return in_order([*named, *possible])
 
 

@@ -197,6 +197,9 @@ class ListSource(Source):
             and f"CMC under {by_identity[0].replace('-', ' ')} counts the items of every gallery "
             "identity, and lists leave items out: choose another protocol (separate-camera ignores "
             "the same pairs as cuhk03), or evaluate the features",
+            request.protocol.over_draws
+            and f"protocol {request.protocol.name} takes the mean over all draws of the gallery, "
+            "and lists leave items out: choose a number of trials, or evaluate the features",
             drawn and f"{drawn[0]} can't be read off lists: leave it out",
             request.range == "minmax-all"
             and request.needs_range

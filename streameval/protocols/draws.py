@@ -9,6 +9,7 @@ import numpy as np
 
 from streameval.errors import InputError, OptionError, refuse
 from streameval.protocols.labels import Labels, missing
+from streameval.protocols.protocol import Protocol
 from streameval.protocols.trials import Trials
 from streameval.typing import IntArray
 
@@ -31,6 +32,18 @@ def drawn_rows(name: str, trials: Trials, labels: Labels, among: IntArray) -> li
     OptionError
         If a label that draws go by is missing.
     """
+    code = group_codes(name, trials, labels, among)
+    order = np.argsort(code, kind="stable")
+    parts = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
+    groups = [part.tolist() for part in parts]
+    return [_draw(trials, groups, trial) for trial in range(int(trials.times))]
+
+
+def group_codes(name: str, trials: Trials, labels: Labels, among: IntArray) -> IntArray:
+    """Return the group of each of some rows, in ascending order of its labels, [n] int64.
+
+    Parameters and errors are those of `drawn_rows`.
+    """
     code = np.zeros(len(among), np.int64)
     for column in trials.per:
         own_labels = labels.columns[column][among]
@@ -43,10 +56,28 @@ def drawn_rows(name: str, trials: Trials, labels: Labels, among: IntArray) -> li
             )
         _, own = np.unique(own_labels, return_inverse=True)
         code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
-    order = np.argsort(code, kind="stable")
-    parts = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
-    groups = [part.tolist() for part in parts]
-    return [_draw(trials, groups, trial) for trial in range(trials.times)]
+    return code
+
+
+def check_every_draw(protocol: Protocol, unmatched: str) -> None:
+    """Check that each query has a positive in all draws of a gallery, or counts as a miss in some.
+
+    Raises
+    ------
+    OptionError
+        If rules may ignore some of a group that is drawn from, and not the others.
+    """
+    trials = protocol.trials
+    if trials is None or unmatched == "miss":
+        return
+    columns = frozenset[str]().union(*(rule.columns("gallery") for rule in protocol.ignored_by))
+    others = [*sorted(columns.difference(trials.per)), *protocol.lists, *protocol.own_image()]
+    if others:
+        raise OptionError(
+            f"protocol {protocol.name} takes the mean over all draws per {', '.join(trials.per)}, "
+            f"and ignores pairs by {', '.join(others)}: in some draws a query may have no positive "
+            "left; draw per these columns, too, choose a number of trials, or unmatched miss"
+        )
 
 
 def _draw(trials: Trials, groups: Iterable[list[int]], trial: int) -> IntArray:

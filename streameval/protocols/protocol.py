@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from streameval.choices import (
     IDENTITY_READINGS,
+    OVER_DRAWS,
     AveragePrecision,
     CmcReading,
     IdentityReading,
@@ -23,13 +24,14 @@ from streameval.choices import (
 )
 from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import Rule, Side, check_few, same
-from streameval.protocols.trials import Trials
+from streameval.protocols.trials import ALL, Trials
 
 REST = "rest"  # queries that are what a trial does not draw
 SELECTIONS: Mapping[str, Side] = {"queries": "query", "gallery": "gallery"}
 """Rules of who takes part, and the side that each is about."""
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
+DRAWN_READINGS = "first-match", "distinct-identities"  # of CMC, over all draws
 
 
 Test = Callable[[Any], bool]
@@ -112,7 +114,7 @@ class Protocol:
     galleries : str
         A column of the gallery: each of its labels is a gallery by itself.
     trials : Trials or mapping, optional
-        Draws of galleries, each an evaluation by itself.
+        Draws of galleries, each an evaluation by itself; or the mean over all draws.
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column, or a list of pairs.
@@ -198,6 +200,10 @@ class Protocol:
             and self.by_identity
             and f"protocol {self.name} has positive {self.positive!r}, and its CMC "
             f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots",
+            self.over_draws
+            and self.cmc not in DRAWN_READINGS
+            and f"protocol {self.name} takes the mean over all draws, and its cmc is {self.cmc!r}; "
+            f"{' or '.join(map(repr, DRAWN_READINGS))} is needed",
             self.listed
             and self.self_match is not None
             and f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
@@ -226,6 +232,10 @@ class Protocol:
             and not drawn
             and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
             "add [trials]",
+            self.queries == REST
+            and self.over_draws
+            and f"queries of protocol {self.name} are {REST!r}, what a trial does not draw, and "
+            "trials are all draws, in expectation: choose a number of trials",
         )
 
     @property
@@ -233,18 +243,38 @@ class Protocol:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
 
+    def with_trials(self, times: Any) -> Protocol:
+        """Return the protocol with so many trials, or with ``"all"`` draws in expectation.
+
+        Raises
+        ------
+        OptionError
+            If it has no trials, or there can't be so many.
+        """
+        if self.trials is None:
+            raise OptionError(
+                f"trials is {times!r}, and protocol {self.name} draws no gallery: leave it out, or "
+                "add [trials] to the protocol"
+            )
+        return replace(self, trials=replace(self.trials, times=times))
+
     def with_given_trials(self, times: int) -> Protocol:
         """Return the protocol with so many trials whose rows are given, in place of draws.
 
         Raises
         ------
         OptionError
-            If it has no trials.
+            If it has no trials, or takes the mean over all draws.
         """
         if self.trials is None:
             raise OptionError(
                 f"got drawn, the rows of trials, and protocol {self.name} has no trials: leave it "
                 'out, or add [trials] with draw = "given" to the protocol'
+            )
+        if self.over_draws:
+            raise OptionError(
+                f"got drawn, the rows of trials, and protocol {self.name} takes the mean over all "
+                "draws: leave one of them out"
             )
         return replace(self, trials=self.trials.given(times))
 
@@ -263,12 +293,17 @@ class Protocol:
     @property
     def several(self) -> bool:
         """Whether it makes several evaluations: of trials, or of galleries."""
-        return self.trials is not None or bool(self.galleries)
+        return (self.trials is not None and not self.over_draws) or bool(self.galleries)
+
+    @property
+    def over_draws(self) -> bool:
+        """Whether metrics are means over all draws of the gallery, in place of trials."""
+        return self.trials is not None and self.trials.times == ALL
 
     @property
     def by_identity(self) -> IdentityReading | None:
         """How CMC counts gallery identities; None where it doesn't."""
-        return IDENTITY_READINGS.get(self.cmc)
+        return OVER_DRAWS if self.over_draws else IDENTITY_READINGS.get(self.cmc)
 
     @property
     def positive_by(self) -> Rule:

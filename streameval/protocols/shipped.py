@@ -126,8 +126,8 @@ def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol
     protocol : str or Protocol
         A key of `PROTOCOLS`, or a protocol itself.
     given : mapping of str to object
-        ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``: in place of the protocol's own.
-        None is not given, and other names are ignored.
+        ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``, and ``trials``, the number of
+        these: in place of the protocol's own. None is not given, and other names are ignored.
     """
     chosen = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
     if not isinstance(chosen, Protocol):
@@ -135,6 +135,8 @@ def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol
             f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
             f"{', '.join(PROTOCOLS)}"
         )
+    if given.get("trials") is not None:
+        chosen = chosen.with_trials(given["trials"])
     names = ("junk_ids", "self_match", "shot_draws", "shot_seed")
     given = {name: given[name] for name in names if given.get(name) is not None}
     chosen = replace(chosen, **given)

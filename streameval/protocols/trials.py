@@ -1,4 +1,7 @@
-"""Trials: galleries that a benchmark draws at random, several times, or that are given."""
+"""Trials: galleries that a benchmark draws at random, several times, or that are given.
+
+``times="all"`` is the mean over all possible draws, without drawing: an expectation.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import SIDES, Side
 
 GIVEN: Literal["given"] = "given"  # in place of draws: the rows of each trial are given
+ALL: Literal["all"] = "all"  # in place of a number of trials: every draw, in expectation
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,9 @@ class Trials:
         caller gives the rows of each trial, and `per` and `seed` are of no use.
     per : tuple of str
         Columns: images with the same labels in all of them are a group.
-    times : int
-        Number of trials.
+    times : int or "all"
+        Number of trials. With ``"all"``, metrics are exact expectations over all draws, which are
+        equally likely: see `MetricOptions.over_draws`.
     seed : int
     side : {"gallery", "query"}
         Which side is drawn.
@@ -37,7 +42,7 @@ class Trials:
 
     draw: int | Literal["given"] = 1
     per: tuple[str, ...] = ("id",)
-    times: int = 10
+    times: int | Literal["all"] = 10
     seed: int = 0
     side: Side = "gallery"
 
@@ -46,8 +51,8 @@ class Trials:
         whose = "queries" if self.side == "query" else "items"
         if self.draw == GIVEN:
             return f"{self.times} trials of {whose} that are given"
-        each = " and ".join(self.per)
-        return f"{self.times} trials of {self.draw} of the {whose} of each {each}"
+        what = f"{self.draw} of the {whose} of each {' and '.join(self.per)}"
+        return f"all draws of {what}" if self.times == ALL else f"{self.times} trials of {what}"
 
     @entry_point
     def __post_init__(self) -> None:
@@ -62,11 +67,22 @@ class Trials:
             and f"per is {per!r}; a list of label columns, such as ['id', 'cam'], is needed",
             self.side not in SIDES and f"side is {self.side!r}; 'gallery' or 'query' is needed",
             *(
-                not (is_whole(getattr(self, name), least) or (name, self.draw) == ("draw", GIVEN))
-                and f"{name} is {getattr(self, name)!r}; a whole number of at least {least} is "
-                "needed"
-                for name, least in (("draw", 1), ("times", 1), ("seed", 0))
+                not (is_whole(value := getattr(self, name), least) or (value and value == word))
+                and f"{name} is {value!r}; a whole number of at least {least} is needed"
+                for name, least, word in (("draw", 1, GIVEN), ("times", 1, ALL), ("seed", 0, ""))
             ),
+            self.times == ALL
+            and self.draw == GIVEN
+            and "times is 'all', and the rows are given: give draw, a number of images",
+            self.times == ALL
+            and self.side == "query"
+            and "times is 'all', and queries are drawn: an expectation over draws is of galleries; "
+            "the mean over all draws of one query is a mean over groups (average)",
+            self.times == ALL
+            and isinstance(self.per, tuple)
+            and "id" not in self.per
+            and f"times is 'all', and items are drawn per {', '.join(self.per)}: an expectation "
+            "needs groups of one identity; add id",
         )
 
     def given(self, times: int) -> Trials:

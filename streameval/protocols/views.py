@@ -227,7 +227,7 @@ def _drawn(
 ) -> list[View]:
     """Return a view for each trial."""
     trials, (query, gallery) = protocol.trials, sides
-    if trials is None:
+    if trials is None or protocol.over_draws:
         return [view]
     labels, rows = (gallery, view.items) if trials.side == "gallery" else (query, view.queries)
     if protocol.queries == REST and len(query) != len(gallery):

@@ -32,6 +32,7 @@ from streameval.result.groups import (
 )
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
+from streameval.single_shot.draws import Draws, entries_of_draws, group_sizes
 from streameval.source import Source
 from streameval.statistics import WHOLE_FIELDS
 from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
@@ -104,7 +105,7 @@ class Prepared(Planned):
         Without labels.
     pairs : PairSource
         Of all queries, found; those of one round, where there are several.
-    identities : GalleryIdentities or Shots, optional
+    identities : GalleryIdentities, Shots or Draws, optional
         Where CMC counts gallery identities.
     cams : PositiveCameras, optional
         Of the gallery's items, where both sides have cameras.
@@ -113,7 +114,7 @@ class Prepared(Planned):
     """
 
     pairs: PairSource
-    identities: GalleryIdentities | Shots | None = None
+    identities: GalleryIdentities | Shots | Draws | None = None
     cams: PositiveCameras | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
@@ -297,16 +298,18 @@ def _counts_identities(request: Request) -> bool:
 
 def gallery_identities(
     planned: Planned, gallery: Labels, junk: BoolArray
-) -> GalleryIdentities | Shots | None:
+) -> GalleryIdentities | Shots | Draws | None:
     """Return the identities of a gallery, where they are counted."""
     request, protocol = planned.request, planned.request.protocol
     if not _counts_identities(request):
         return None
+    most = int(planned.counts.positive.max(initial=0))
+    if protocol.over_draws:
+        return Draws.of(gallery, protocol, most, "drawn_inverse" in request.fields_needed)
     if protocol.cmc != SINGLE_GALLERY_SHOT:
         known = distinct(gallery.id)
         return GalleryIdentities(coded(known, gallery.id), len(known))
     draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-    most = int(planned.counts.positive.max(initial=0))
     return Shots.of(gallery, junk, most, draws, protocol.shot_seed)
 
 
@@ -349,8 +352,12 @@ def identity_sizes(
     gallery: Labels, protocol: Protocol, counts: PairCounts, needs: frozenset[str]
 ) -> IdentitySizes:
     """Return the sizes of what is counted by gallery identity."""
+    most = int(counts.positive.max(initial=0))
+    if protocol.over_draws:
+        items, number = group_sizes(gallery, protocol)
+        return ShotSizes(int(number.sum()), entries_of_draws(items, number, most))
     items, number = multiplicities(gallery.id, without=junk_column(gallery, protocol))
     if protocol.cmc != SINGLE_GALLERY_SHOT:
         return IdentitySizes(int(number.sum()))
-    entries = entries_of_query(items, number, int(counts.positive.max(initial=0)))
+    entries = entries_of_query(items, number, most)
     return ShotSizes(int(number.sum()), entries, len(needs & WHOLE_FIELDS))

@@ -18,6 +18,7 @@ from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.views import View, rows_at
 from streameval.single_shot.counter import Shots
+from streameval.single_shot.draws import Draws
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, FloatingArray, IntArray, Span
@@ -110,7 +111,7 @@ class Share:
         None before they are known; a strip of a stored matrix finds its own.
     found : [P] float64, optional
         Their distances in the order of pairs, where tiles must hold the same.
-    identities : GalleryIdentities or Shots, optional
+    identities : GalleryIdentities, Shots or Draws, optional
         Where CMC counts gallery identities; tasks see the whole gallery then.
     groups : [Q] int64, optional
         Which group each query is in, where the histogram is kept by group, too.
@@ -125,7 +126,7 @@ class Share:
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     found: FloatArray | None = None
-    identities: GalleryIdentities | Shots | None = None
+    identities: GalleryIdentities | Shots | Draws | None = None
     groups: IntArray | None = None
     near: Near | None = None
     view: View = field(default_factory=View)

@@ -1,1 +1,1 @@
-"""Single gallery shot: one item is drawn of each gallery identity."""
+"""Items drawn of each gallery identity: single gallery shot, and the mean over all draws."""

@@ -1,8 +1,4 @@
-"""Single gallery shot: a task's negatives ahead, by identity, and what becomes of them.
-
-Such a task is a block of queries with the whole gallery: what is known of a shard of it does
-not tell which items of an identity are ahead.
-"""
+"""Single gallery shot: a task's negatives ahead, by identity, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -11,52 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from streameval.kernels.edges import Positives
-from streameval.kernels.identities import MANY
-from streameval.kernels.tiles import Doubts, LevelTable, Tile
 from streameval.protocols.agreement import coded, distinct
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
-from streameval.single_shot.ahead import (
-    ONE,
-    ROWS,
-    SHOT_DOUBTS,
-    SHOT_RANKS,
-    Ahead,
-    Leading,
-    collect,
-    fold,
-    most_entries,
-    place,
-    shot_entries,
-)
+from streameval.single_shot.ahead import ROWS, SHOT_RANKS, most_entries
+from streameval.single_shot.listing import Groups, Listing
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES
-from streameval.typing import BoolArray, FloatArray, Int32Array, IntArray
+from streameval.typing import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Shots:
-    """What single gallery shot draws from: the H identities of a gallery of G items.
+class Shots(Groups):
+    """What single gallery shot draws from: the identities of a gallery, their items without junk.
 
     Attributes
     ----------
-    code : [G] int32
-        Index of each item's identity, 0 .. H − 1.
-    items : [H] int64
-        Number of items of each identity, without junk.
     draws : int
         How often an item of each is drawn, beside the exact expectation; 0 for that alone.
     seed : int
         Of the draws.
-    entries : int
-        The most that a query leaves in the list of negatives ahead: see `most_entries`.
     """
 
-    code: Int32Array
-    items: IntArray
     draws: int
     seed: int
-    entries: int
 
     @classmethod
     def of(cls, gallery: Labels, junk: BoolArray, positives: int, draws: int, seed: int) -> Shots:
@@ -65,7 +39,7 @@ class Shots:
         code = coded(known, gallery.id)
         items = np.bincount(code[~junk], minlength=len(known))
         entries = entries_of_query(*np.unique(items, return_counts=True), positives)
-        return cls(code, items, draws, seed, entries)
+        return cls(code, items, entries, hopeless_from(SHOT_RANKS), draws, seed)
 
     def counter(self, positives: Positives) -> ShotCounter:
         """Return the counter of a block of queries, by their positives."""
@@ -77,77 +51,12 @@ def entries_of_query(items: IntArray, number: IntArray, positives: int) -> int:
     return most_entries(items, number, ROWS * positives, hopeless_from(SHOT_RANKS))
 
 
-class ShotCounter:
-    """The negatives ahead of the positives of a block of queries, by identity.
-
-    Parameters
-    ----------
-    shots : Shots
-    positives : Positives
-        Of the block.
-
-    Attributes
-    ----------
-    ahead : Ahead
-        Sorted and added up only once `fold` is called.
-    size : int
-        How many entries it has.
-    """
+class ShotCounter(Listing):
+    """The negatives ahead of the positives of a block of queries, by identity: see `Listing`."""
 
     def __init__(self, shots: Shots, positives: Positives) -> None:
-        self._shots, self._positives, self._leading = shots, positives, Leading.of(positives)
-        edges = self._leading.edges
-        self._table = LevelTable(edges.indptr, edges.distance)
-        self._weight = ONE // np.maximum(shots.items, 1)
-        self.ahead, self.size = Ahead.of(positives.indptr, len(shots.items), 0), 0
-        self._doubts, self._room = Doubts.of(0), 0
-
-    def add(self, tile: Tile) -> None:
-        """Count a tile; rows of which many values are in doubt are left to finer tiles."""
-        n = tile.values.shape[1]
-        if len(self._doubts.query) < n:  # what is not written to is not taken
-            spare = max(n, SHOT_DOUBTS)
-            self._doubts = Doubts.of(spare)
-            self._enlarge(shot_entries(len(self.ahead.cut) * self._shots.entries, spare))
-            self._room = max(self._room, 2 * spare)
-        doubts, (rows, levels) = self._doubts, self._table.rows(tile)
-        item, leading, row = tile.columns.item, self._leading, 0
-        identity, crowded = self._shots.code[item], np.zeros(len(tile.values), np.bool_)
-        crowd = n // MANY if tile.refinable else n
-        while row < len(tile.values):
-            self._make_room(n)
-            where = self.ahead, self.size, self._room, doubts, crowd, crowded
-            row, self.size, filled = collect(rows, levels, row, identity, leading, *where)
-            self._make_room(filled)
-            exact = doubts.resolve(tile, filled)
-            self.size = place(item, identity, leading, self.ahead, self.size, doubts, exact)
-        for finer in tile.finer(np.flatnonzero(crowded)) if crowded.any() else ():
-            self.add(finer)
-
-    def _make_room(self, entries: int) -> None:
-        """Fold where there is no room for so many entries; more room, where that gives little."""
-        if self.size + entries <= self._room:
-            return
-        self.fold()
-        if self.size > self._room // 2:
-            self._room = min(2 * self._room, len(self.ahead.entries))
-        if self.size + entries > self._room:  # of an identity of more items than entries can say
-            self._room = self.size + entries
-            self._enlarge(self._room)
-
-    def _enlarge(self, capacity: int) -> None:
-        """Have memory for so many entries."""
-        if len(self.ahead.entries) < capacity:
-            larger = np.empty(capacity, np.uint64)
-            larger[: self.size] = self.ahead.entries[: self.size]
-            self.ahead = self.ahead._replace(entries=larger)
-
-    def fold(self) -> None:
-        """Sort the list, add up what is equal, and leave out what is hopeless."""
-        self.ahead.entries[: self.size].sort()
-        most = ONE * hopeless_from(SHOT_RANKS)
-        indptr = self._positives.indptr
-        self.size = fold(self.ahead, self.size, indptr, self._weight, most)
+        super().__init__(shots, positives)
+        self._shots = shots
 
     def finish(
         self, pairs: Pairs, tied: IntArray, first_query: int

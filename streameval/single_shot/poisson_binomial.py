@@ -98,7 +98,7 @@ def shots_of_query(  # type: ignore[no-untyped-def]
             if tied[p] > 0:
                 next_rule = rule + 1
             start, stop = (s, s + 1) if rule == 1 else (p, last)
-            begin, found = _add(entries, packing, begin, row, ahead, active, found)
+            begin, found = add_entries(entries, packing, begin, row, ahead, active, found)
             near, rules = active[:found], (rule, next_rule)
             _tally(ahead, valid, near, start, stop, rules, drawn, rng, expected, sampled)
         p = last
@@ -111,7 +111,7 @@ def shots_of_query(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
+def add_entries(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
     """Add the entries up to a row; return the next, and how many identities have some ahead."""
     while begin < len(entries):
         of_row, h, number = unpack(entries[begin], packing)
