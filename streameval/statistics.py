@@ -48,7 +48,6 @@ _Total = Field(("query",), "int64", "sum")
 _Ahead = Field(("positive",), "int64", "sum")
 _Nearest = Field(("query", "near"), "float64", "least")
 _Drawn = Field(("query", "rule", "rank"), "float64", "whole")
-_Inverse = Field(("query", "rule"), "float64", "whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +94,8 @@ class RankStatistics:
         that are counted together, a shard may hold +inf in place of what is none of the M
         nearest of all. −inf throughout where float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
-        Of one item drawn of each gallery identity, or of all draws of a protocol: the probability
-        that fewer than x = 1 .. R negatives, or identities, are ahead of the first positive, where
-        ties are optimistic, stable, pessimistic; 0 for a query without positives.
+        Of an item of each gallery identity, or over all draws: P[first positive is within the ranks
+        1 .. R] where ties are optimistic, stable, pessimistic; 0 for a query without positives.
     sampled_shots : [Q, 3, R] float64, optional
         The same as a mean over draws.
     drawn_inverse : [Q, 3] float64, optional
