@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
@@ -84,11 +85,16 @@ def test_equal_to_the_mean_over_every_draw(data: st.DataObject) -> None:
             "drawn"
         ]
         assert isinstance(each, se.Average)
+        missed = 0.0 if unmatched == "miss" else np.nan  # in a draw where all queries are misses
         for name in METRICS.split(","):
             if name.startswith("CMC") or not np.isnan(found[name]):
-                assert found[name] == pytest.approx(each.mean[name], abs=1e-12, nan_ok=True), name
+                values = each.values[name]
+                some = not np.isnan(values).all()
+                mean = np.mean(np.nan_to_num(values, nan=missed) if some else values)
+                assert found[name] == pytest.approx(mean, abs=1e-12, nan_ok=True), name
         curve = each.mean.curves["CMC"]
-        assert found.curves["CMC"][: len(curve)] == pytest.approx(curve, abs=1e-12, nan_ok=True)
+        if not np.isnan(curve).any():
+            assert found.curves["CMC"][: len(curve)] == pytest.approx(curve, abs=1e-12)
         # AP, INP and 1/r of each query of which one positive is drawn, however many others are
         most = np.max([run.per_query["positives"] for run in each.runs.values()], axis=0)
         asks = found.per_query["class"] == "positive"
@@ -99,6 +105,32 @@ def test_equal_to_the_mean_over_every_draw(data: st.DataObject) -> None:
                 continue
             one = asks & (most == 1)
             assert values[one] == pytest.approx(means(each, name, one), abs=1e-12)
+
+
+@pytest.mark.parametrize(("ahead", "draw"), [(0.01, 1), (0.3, 1), (0.9, 1), (0.4, 3)])
+def test_many_identities(ahead: float, draw: int) -> None:
+    """Where 1/r is summed by a rule, and CMC leaves out what is negligible."""
+    ids, each = 2_000, 5
+    rng = np.random.default_rng(3)
+    gallery = {"id": np.append(np.repeat(np.arange(1, ids), each), 0)}  # a single positive
+    closer = rng.random(len(gallery["id"])) < ahead
+    distances = np.where(closer, 0.0, 2.0)[None].astype(np.float32)
+    distances[0, -1] = 1.0
+    trials = {"draw": draw, "times": "all"}
+    found = se.evaluate(
+        computed(distances),
+        query={"id": [0]},
+        gallery=gallery,
+        protocol=Protocol("many", (), trials=trials),
+        metrics="CMC@1,CMC@20,CMC@100,mAP",
+    )
+    chance = np.ones(1)
+    for number in np.add.reduceat(closer[:-1], np.arange(0, len(closer) - 1, each)).tolist():
+        ways = [math.comb(number, j) * math.comb(each - number, draw - j) for j in range(draw + 1)]
+        chance = np.convolve(chance, np.array(ways) / math.comb(each, draw))
+    assert found["mAP"] == pytest.approx(np.sum(chance / np.arange(1, len(chance) + 1)), rel=1e-12)
+    for rank in (1, 20, 100):
+        assert found[f"CMC@{rank}"] == pytest.approx(chance[:rank].sum(), rel=1e-12, abs=1e-18)
 
 
 SIZES = 60, 300

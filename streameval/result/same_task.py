@@ -129,8 +129,11 @@ def _queries_differ(a: Evaluation, b: Evaluation) -> str:
 
 
 def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
-    protocols = (one.provenance.get("protocol", {}) for one in (a, b))
-    return _unequal(*(plain(asdict(saved_protocol(saved)) if saved else {}) for saved in protocols))
+    own, other = (one.provenance.get("protocol", {}) for one in (a, b))
+    if own == other:
+        return ""
+    protocols = (saved_protocol(saved) if saved else None for saved in (own, other))
+    return _unequal(*(plain(asdict(one) if one else {}) for one in protocols))
 
 
 def _distances_differ(a: Evaluation, b: Evaluation) -> str:

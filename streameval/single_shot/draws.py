@@ -13,7 +13,7 @@ from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Protocol
 from streameval.single_shot.ahead import ROWS, SHOT_RANKS, most_entries
-from streameval.single_shot.hypergeometric import draws_of_query
+from streameval.single_shot.hypergeometric import draws_of_query, nodes_for
 from streameval.single_shot.listing import Groups, Listing
 from streameval.statistics import SHOT_RULES
 from streameval.typing import FloatArray, IntArray
@@ -102,6 +102,7 @@ class DrawCounter(Listing):
         ahead, active = np.zeros((2, len(draws.items)), np.int64)
         memory = ahead, active, np.ones(units), np.empty(units, np.int64)
         groups = draws.items, draws.unit, draws.draw
+        nodes = nodes_for(int(np.minimum(draws.items, draws.draw).sum()) if draws.inverse else 1)
         for i in np.flatnonzero(np.diff(positives.indptr)).tolist():
             begin, end = positives.indptr[i : i + 2].tolist()
             known, group = np.unique(draws.code[positives.item[begin:end]], return_inverse=True)
@@ -114,6 +115,7 @@ class DrawCounter(Listing):
                 (group, draws.items[known]),
                 groups,
                 memory,
+                nodes,
                 within[i],
                 inverse[i],
             )

@@ -12,21 +12,82 @@ have positives alone, of which a positive p is the first that is drawn with prob
     miss_g(a_g) k / (n_g − a_g)  Π_h≠g miss_h(a_h),
 
 g its group, a_h the positives of a group h ahead of it. Given that, the numbers of drawn negatives
-ahead add up, group by group, by convolution. All terms are positive: nothing cancels.
+ahead add up, group by group, by convolution.
+
+With N negatives ahead, E[1/(1 + N)] is the integral of E[t^N] from 0 to 1. E[t^N] is a product of
+polynomials, one of each group, so that the rule of Gauss and Legendre is exact with enough nodes.
+Mostly far fewer do: on an ellipse around [0, 1] the product is exp(μ (z − 1)) at most, μ = E[N], z
+the ellipse's right end, which bounds the rule's error (Trefethen, Approximation Theory and
+Approximation Practice, theorem 19.3). The bound is kept below `ERROR` of the value, which is
+1/(1 + μ) at least.
+
+All terms are positive: nothing cancels.
 """
 
 from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from streameval.compilation import compiled
 from streameval.single_shot.ahead import ROWS
-from streameval.single_shot.poisson_binomial import add_entries
+from streameval.single_shot.poisson_binomial import NEGLIGIBLE, add_entries
+from streameval.typing import FloatArray, IntArray
+
+ERROR = 1e-16  # of E[1/(1 + N)], relative, where fewer nodes are taken than are exact
+_LEAST = 8  # nodes
+_EVERY = 32  # groups between looks at what is left
+
+
+class Nodes(NamedTuple):
+    """Nodes and weights of the rule of Gauss and Legendre on [0, 1].
+
+    Attributes
+    ----------
+    place, weight : [n] float64
+        Of rules of ever more nodes, one after the other.
+    start : [rules + 1] int64
+    """
+
+    place: FloatArray
+    weight: FloatArray
+    start: IntArray
+
+
+@cache
+def nodes_for(groups: int) -> Nodes:
+    """Return rules that do for the items drawn of so many groups, or one item of each."""
+    from scipy.special import roots_legendre
+
+    rules, count = [], _LEAST
+    while True:
+        place, weight = roots_legendre(count)
+        rules.append(((place + 1) / 2, weight / 2))
+        if enough(count, groups, float(groups)):
+            break
+        count *= 2
+    places, weights = zip(*rules, strict=True)
+    start = np.cumsum([0, *map(len, places)])
+    return Nodes(np.concatenate(places), np.concatenate(weights), start.astype(np.int64))
+
+
+@compiled
+def enough(count, most, mean):  # type: ignore[no-untyped-def]
+    """Return whether so many nodes do for N <= most of a mean."""
+    if 2 * count > most:
+        return True
+    ratio = 1 + 4 * min(count / mean, 1.0)  # of the ellipse
+    beyond = mean * (ratio + 1 / ratio - 2) / 4
+    bound = beyond - 2 * count * math.log(ratio) + math.log(32 / 15 / (1 - ratio**-2))
+    return bound <= math.log(ERROR / (1 + mean))
 
 
 @compiled
 def draws_of_query(  # type: ignore[no-untyped-def]
-    entries, packing, first, distance, tied, own, groups, memory, within, inverse
+    entries, packing, first, distance, tied, own, groups, memory, nodes, within, inverse
 ):
     """Write how likely, for one query, the first drawn positive is within the ranks 1 .. R.
 
@@ -46,6 +107,7 @@ def draws_of_query(  # type: ignore[no-untyped-def]
         place of items, or else nothing; how many items are drawn.
     memory : (ahead [H] int64, active [H] int64, missed [units] float64, touched [units] int64)
         `ahead` is 0, and `missed` 1, before and after.
+    nodes : Nodes
     within : [3, R] float64, written
         For each of `SHOT_RULES`.
     inverse : [3] float64, written
@@ -81,24 +143,15 @@ def draws_of_query(  # type: ignore[no-untyped-def]
             if weight == 0.0:
                 continue
             near = active[:found]
-            if single or len(unit) == 0:
-                length = 1
-                for h in near:
-                    length += min(ahead[h], draw)
-                by_item = _drawn_ahead(
-                    ahead, items, draw, near, length if single else min(length, ranks)
-                )
-            else:
-                by_item = np.empty(0)
-            counted = by_item
             if len(unit):
-                counted = _identities_ahead(ahead, items, draw, near, unit, missed, touched, ranks)
+                chance = _identities_ahead(ahead, items, draw, near, unit, missed, touched, ranks)
+            else:
+                chance = _drawn_ahead(ahead, items, draw, near, ranks)
+            expected = _inverse(ahead, items, draw, near, nodes) if single else 0.0
             for r in range(rule, next_rule):
-                for x in range(min(len(counted), ranks)):
-                    within[r, x] += weight * counted[x]
+                within[r] += weight * chance
                 if single:
-                    for x in range(len(by_item)):
-                        inverse[r] += weight * by_item[x] / (x + 1)
+                    inverse[r] += weight * expected
         p = last
     for t in range(found):
         ahead[active[t]] = 0
@@ -129,32 +182,70 @@ def _miss(ahead, items, draw):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _drawn_of_group(ahead, items, draw, own):  # type: ignore[no-untyped-def]
+    """Write the probability that 0, 1, .. drawn items of a group are ahead; return the most."""
+    a, n, k = ahead, items, min(draw, items)
+    most, least = min(a, k), max(k - (n - a), 0)
+    own[:least] = 0.0
+    own[least] = _miss(a, n, k)
+    if least > 0:  # all that are not ahead are drawn
+        own[least] = 1.0
+        for i in range(n - a):
+            own[least] *= (k - i) / (n - i)
+    for j in range(least, most):
+        own[j + 1] = own[j] * ((a - j) * (k - j)) / ((j + 1) * (n - a - k + j + 1))
+    return most
+
+
+@compiled
 def _drawn_ahead(ahead, items, draw, active, length):  # type: ignore[no-untyped-def]
     """Return the probability that 0, 1, .. of the drawn items are ahead, [length] float64."""
-    chance, own, reached = np.zeros(length), np.empty(0), 0
+    chance, own, reached = np.zeros(length), np.empty(_most(ahead, draw, active) + 1), 0
     chance[0] = 1.0
-    for h in active:
-        a, n, k = ahead[h], items[h], min(draw, items[h])
-        most = min(a, k)
-        if len(own) <= most:
-            own = np.empty(most + 1)
-        least = max(k - (n - a), 0)
-        own[:least] = 0.0
-        own[least] = 1.0
-        if least > 0:  # all that are not ahead are drawn
-            for i in range(n - a):
-                own[least] *= (k - i) / (n - i)
-        else:
-            own[0] = _miss(a, n, k)
-        for j in range(least, most):
-            own[j + 1] = own[j] * ((a - j) * (k - j)) / ((j + 1) * (n - a - k + j + 1))
+    for t in range(len(active)):
+        most = _drawn_of_group(ahead[active[t]], items[active[t]], draw, own)
         reached = min(reached + most, length - 1)
         for x in range(reached, -1, -1):
             total = 0.0
             for j in range(min(most, x) + 1):
                 total += chance[x - j] * own[j]
             chance[x] = total
+        if t % _EVERY == _EVERY - 1 and chance.sum() < NEGLIGIBLE:
+            return np.zeros(length)
     return chance
+
+
+@compiled
+def _inverse(ahead, items, draw, active, nodes):  # type: ignore[no-untyped-def]
+    """Return E[1/(1 + N)], N the number of drawn items ahead."""
+    own, mean, degree = np.empty(_most(ahead, draw, active) + 1), 0.0, 0
+    for h in active:
+        mean += min(draw, items[h]) * ahead[h] / items[h]
+        degree += min(draw, ahead[h])
+    rule = 0
+    while rule < len(nodes.start) - 2:
+        if enough(nodes.start[rule + 1] - nodes.start[rule], degree, mean):
+            break
+        rule += 1
+    rule_of = slice(nodes.start[rule], nodes.start[rule + 1])
+    place, value = nodes.place[rule_of], nodes.weight[rule_of].copy()
+    for h in active:
+        most = _drawn_of_group(ahead[h], items[h], draw, own)
+        for i in range(len(place)):
+            factor = own[most]
+            for j in range(most - 1, -1, -1):
+                factor = factor * place[i] + own[j]
+            value[i] *= factor
+    return value.sum()
+
+
+@compiled
+def _most(ahead, draw, active):  # type: ignore[no-untyped-def]
+    """Return the most drawn items of a group that are ahead."""
+    most = 0
+    for h in active:
+        most = max(most, min(ahead[h], draw))
+    return most
 
 
 @compiled
@@ -178,4 +269,6 @@ def _identities_ahead(  # type: ignore[no-untyped-def]
         for x in range(reached, 0, -1):
             chance[x] = chance[x] * q + chance[x - 1] * (1.0 - q)
         chance[0] *= q
+        if t % _EVERY == _EVERY - 1 and chance.sum() < NEGLIGIBLE:
+            chance[:], reached = 0.0, 0  # but `missed` is still to be put right
     return chance
