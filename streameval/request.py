@@ -38,7 +38,7 @@ from streameval.protocols.draws import check_every_draw, trials_of
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.presets import Preset, find_preset
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.protocol import REST, SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.shipped import protocols_of, with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
@@ -274,6 +274,11 @@ def _check_reading(options: MetricOptions, protocol: Protocol) -> None:
             )
     if protocol.over_draws:
         check_every_draw(protocol, options.unmatched)
+        if options.average and protocol.queries == REST:
+            raise OptionError(
+                f"average is {options.average!r}, and protocol {protocol.name} lets what is not "
+                "drawn ask, over all draws: leave average out, or choose a number of trials"
+            )
     if protocol.cmc == SINGLE_GALLERY_SHOT or protocol.over_draws:
         for measure in (*named, *listed):
             read = measure.metric.needs_under(options)

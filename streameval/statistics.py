@@ -74,15 +74,14 @@ class RankStatistics:
         Numbers of negatives within each threshold.
     nearest_negative : [Q] float64
         Distance of the nearest negative, +inf if there is none.
-    valid, ignored : [Q] int64
-        Numbers of gallery items that take part for the query, and that are ignored.
-    same_identity : [Q] int64
-        Number of gallery items with the query's identity, ignored or not.
+    valid, ignored, same_identity : [Q] int64
+        Numbers of gallery items that take part for the query, that are ignored, and that have its
+        identity, ignored or not.
     positive_item : [P] int64, optional
         Gallery index of each positive, in the *whole* gallery.
     impostor_histogram : [E + 1] int64, optional
-        Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
-        those above an edge and within the next, E − 1 times, and those above the highest.
+        Numbers of negative pairs, of all queries, by distance: those within the lowest edge, above
+        an edge and within the next, E − 1 times, and above the highest.
     histogram_edges : [E] float64, optional
         Edges of the histogram, strictly ascending.
     group : [Q] int64, optional
@@ -90,20 +89,20 @@ class RankStatistics:
     group_histogram : [K, E + 1] int64, optional
         As `impostor_histogram`, for the queries of each group.
     nearest_negatives : [Q, M] float64, optional
-        Distances of the M nearest negatives, ascending; +inf if there are fewer. Of shards
-        that are counted together, a shard may hold +inf in place of what is none of the M
-        nearest of all. −inf throughout where float32 can't tell them apart.
+        Distances of the M nearest negatives, ascending; +inf of fewer. Of shards that are counted
+        together, one may hold +inf for what is none of the M nearest of all. −inf throughout where
+        float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
         Of an item of each gallery identity, or over all draws: P[first positive is within the ranks
         1 .. R] where ties are optimistic, stable, pessimistic; 0 for a query without positives.
     sampled_shots : [Q, 3, R] float64, optional
         The same as a mean over draws.
     drawn_inverse : [Q, 3] float64, optional
-        E[1/r] over all draws, r the rank of the drawn positive, under the same tie rules; −1 where
-        several may be drawn, 0 for a query without positives.
+        E[1/r] over all draws, r the rank of the drawn positive; −1 where several may be drawn.
     identities_ahead : [Q, 3] int64, optional
-        Number of identities with a negative ahead of the first positive, under the same tie rules;
-        0 for a query without positives.
+        Identities with a negative ahead of the first positive, by tie rule; 0 without positives.
+    asking : [Q] float64, optional
+        Over all draws, how likely each query is not drawn, and asks; by default 1.
     mean_group : [Q] int64, optional
         Group of each query, where means over queries are means over groups.
     """
@@ -129,6 +128,7 @@ class RankStatistics:
     sampled_shots: Annotated[FloatArray | None, _Drawn] = None
     drawn_inverse: Annotated[FloatArray | None, Field(("query", "rule"), "float64", "whole")] = None
     identities_ahead: Annotated[IntArray | None, Field(("query", "rule"), "int64", "whole")] = None
+    asking: Annotated[FloatArray | None, Field(("query",), "float64")] = None
     mean_group: Annotated[IntArray | None, Field(("query",), "int64")] = None
 
     def __post_init__(self) -> None:

@@ -107,6 +107,47 @@ def test_equal_to_the_mean_over_every_draw(data: st.DataObject) -> None:
             assert values[one] == pytest.approx(means(each, name, one), abs=1e-12)
 
 
+@examples(100)
+@given(data=st.data())
+def test_what_is_not_drawn_asks(data: st.DataObject) -> None:
+    """Each query counts by how likely it asks."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    cmc = data.draw(st.sampled_from(["first-match", "distinct-identities"]))
+    draw, size = data.draw(st.integers(1, 2)), data.draw(st.integers(4, 9))
+    per, rules = data.draw(st.sampled_from([(["id"], ()), (["id", "cam"], ("same(id, cam)",))]))
+    images = {"id": rng.integers(0, 3, size), "cam": rng.integers(0, 2, size)}
+    images["id"][:3], images["cam"][:3] = 0, 0  # some are left by each draw of two
+    images["id"][3], images["cam"][3] = 0, 1
+    distances = rng.integers(0, 9, (size, size)).astype(np.float32)
+    draws = every_draw(images, per, draw)
+    protocol = Protocol("rest", rules, cmc=cmc, queries="rest", trials={"draw": draw, "per": per})
+    given = {"query": images, "gallery": images, "metrics": METRICS}
+    found = se.evaluate(computed(distances), **given, protocol=protocol, trials="all")
+    each = se.evaluate_all(computed(distances), **given, protocols=[protocol], drawn=draws)["rest"]
+    assert isinstance(each, se.Average)
+    for name in METRICS.split(","):
+        if name.startswith("CMC") or not np.isnan(found[name]):
+            assert found[name] == pytest.approx(each.mean[name], abs=1e-12), name
+    curve = each.mean.curves["CMC"]
+    assert found.curves["CMC"][: len(curve)] == pytest.approx(curve, abs=1e-12)
+    assert not np.isnan(found["mAP"]) or draw == 2 or len(per) == 2
+
+
+def test_vehicleid_and_its_intervals() -> None:
+    rng = np.random.default_rng(4)
+    images = {"id": np.sort(rng.integers(0, 40, 200))}
+    made = (rng.normal(size=(40, 6))[images["id"]] + rng.normal(size=(200, 6))).astype(np.float32)
+    given = {"query": images, "gallery": images, "protocol": "vehicleid"}
+    found = se.evaluate(se.Features(made, made), **given, trials="all")
+    given["protocols"] = [given.pop("protocol")]
+    trials = se.evaluate_all(se.Features(made, made), **given, trials=100)["vehicleid"]
+    assert isinstance(trials, se.Average)
+    for name in ("CMC@1", "CMC@5", "mAP"):
+        assert abs(found[name] - trials.mean[name]) < 4 * trials.std[name] / 10
+    intervals = found.confidence().intervals
+    assert intervals["mAP"][0] < found["mAP"] < intervals["mAP"][1]
+
+
 @pytest.mark.parametrize(("ahead", "draw"), [(0.01, 1), (0.3, 1), (0.9, 1), (0.4, 3)])
 def test_many_identities(ahead: float, draw: int) -> None:
     """Where 1/r is summed by a rule, and CMC leaves out what is negligible."""
@@ -274,7 +315,6 @@ def test_command_line(features: dict[str, Any], tmp_path: Path) -> None:
         ({"trials": {"times": "all", "per": ["cam"]}}, "groups of one identity; add id"),
         ({"cmc": "all-shots"}, "its cmc is 'all-shots'; 'first-match' or"),
         ({"positive": "same(id) and not same(cam)"}, "give same\\(id\\)"),
-        ({"queries": "rest"}, "trials are all draws, in expectation"),
     ],
 )
 def test_draws_that_have_no_expectation(changes: dict[str, Any], words: str) -> None:
@@ -293,6 +333,8 @@ def test_draws_that_have_no_expectation(changes: dict[str, Any], words: str) -> 
         ({"protocol": "market1501", "trials": "all"}, "market1501 draws no gallery"),
         ({"trials": 0}, "times is 0"),
         ({"trials": 3}, "evaluate_all returns all of them"),
+        ({"protocol": replace(SINGLE, queries="rest"), "average": "id"}, "leave average out"),
+        ({"protocol": replace(SINGLE, queries="rest")}, "there are 60 queries and 300 items"),
     ],
 )
 def test_expectations_that_are_refused(

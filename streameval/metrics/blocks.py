@@ -177,6 +177,12 @@ def mean_groups(ranked: RankedQueries) -> IntArray:
     return ranked.stats.mean_group
 
 
+def asking(ranked: RankedQueries) -> FloatArray:
+    """Return how likely each query asks, over all draws, [Q] float64."""
+    likely = ranked.stats.asking
+    return np.ones(ranked.stats.queries) if likely is None else likely
+
+
 def in_groups(group: IntArray) -> tuple[IntArray, IntArray]:
     """Return an order of [n] in which groups come one after the other, and where each begins."""
     order = np.argsort(group, kind="stable")
@@ -185,7 +191,8 @@ def in_groups(group: IntArray) -> tuple[IntArray, IntArray]:
 
 def gathered(ranked: RankedQueries, demands: Iterable[Demand]) -> Shared:
     """Return what a block gives of some demands, without its statistics."""
-    groups = [(mean_groups,)] if ranked.options.average else []
+    groups: list[Demand] = [(mean_groups,)] if ranked.options.average else []
+    groups += [(asking,)] if ranked.options.over_draws else []
     wanted = ((query_columns,), (distance_axes,), *groups, *demands)
     return Shared(results={demand: ranked.once(*demand) for demand in wanted})
 
@@ -265,11 +272,18 @@ class Totals(Shared):
 
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
         """Return these means over Q+ or Q−, [K] float64; NaN of none."""
-        sums, count = self.sums(terms, *parameters), self.sizes[self.base(over)]
+        sums = self.sums(terms, *parameters)
+        count: float = self.sizes[self.base(over)]
+        if self.options.over_draws:
+            count = math.fsum(self.asking[self.populations[self.base(over)]].tolist())
         return sums / count if self.sizes[over] else np.full(len(sums), np.nan)
 
     def mean(self, values: FloatArray) -> float:
         """Return the mean over Q+ of [N] float64, or over groups of their means; NaN of none."""
+        if self.options.over_draws and not self.options.average and len(values):
+            values = values * self.asking[self.queries]
+            asked = self.asking[self.populations[self.base()]]
+            return math.fsum(values.tolist()) / math.fsum(asked.tolist())
         if not self.options.average:
             return math.fsum(values.tolist()) / self.sizes[self.base()] if len(values) else math.nan
         queries, values = self.counted(values)
@@ -294,6 +308,11 @@ class Totals(Shared):
         """`query_columns` of all queries."""
         blocks = [block.once(query_columns) for block in self.blocks]
         return {name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}
+
+    @cached_property
+    def asking(self) -> FloatArray:
+        """[Q] float64: how likely each query asks, over all draws."""
+        return self.column(asking)
 
     @cached_property
     def populations(self) -> dict[str, AnyArray]:

@@ -144,8 +144,13 @@ class Resamples(Shared):
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
         if self.totals.options.average:
             return self._mean_of_groups(*self.totals.counted(values))
-        sums = self.identities.sums(values, self.totals.queries)
-        return divided(self.drawn @ sums, self.numbers[self.totals.base()])
+        number, totals = self.numbers[self.totals.base()], self.totals
+        if totals.options.over_draws:
+            values = values * totals.asking[totals.queries]
+            asked = totals.asking * totals.populations[totals.base()]
+            number = self.drawn @ self.identities.sums(asked)
+        sums = self.identities.sums(values, totals.queries)
+        return divided(self.drawn @ sums, number)
 
     def _mean_of_groups(self, queries: IntArray, values: FloatArray) -> FloatArray:
         """Return the mean of the groups' means of [n] in each resample, [R] float64.

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.choices import IDENTITY_READINGS, OVER_DRAWS
 from streameval.errors import OptionError
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import RankedQueries, Totals, asking
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
 from streameval.metrics.options import MetricOptions
@@ -58,6 +58,8 @@ def matching_terms(ranked: RankedQueries, name: str) -> Iterable[FloatArray]:
     """Return what a curve of CMC adds at the ranks 1 .. K, [K, n] in all."""
     length, counted = ranked.options.max_rank, counted_by_identity(ranked, name)
     if counted is not None:
+        if ranked.options.over_draws:
+            counted = counted * ranked.once(asking)[ranked.stats.has_positive, None]
         return [counted.T if counted.ndim == 2 else counts_within(counted + 1, length)]
     if ranked.options.cmc == "first-match":
         return [ranked.ranks.hit_terms(length)]

@@ -59,6 +59,21 @@ def group_codes(name: str, trials: Trials, labels: Labels, among: IntArray) -> I
     return code
 
 
+def rows_left(name: str, trials: Trials, labels: Labels, among: IntArray) -> IntArray:
+    """Return the rows that some draw leaves, ascending: those of groups of more than are drawn.
+
+    Parameters and errors are those of `drawn_rows`. Also OptionError if there are none.
+    """
+    code = group_codes(name, trials, labels, among)
+    left = among[np.bincount(code)[code] > int(trials.draw)]
+    if not len(left):
+        raise OptionError(
+            f"every draw of protocol {name} is of all {len(among)} images, and leaves no query: "
+            "each group needs more images than are drawn"
+        )
+    return left
+
+
 def check_every_draw(protocol: Protocol, unmatched: str) -> None:
     """Check that each query has a positive in all draws of a gallery, or counts as a miss in some.
 

@@ -232,10 +232,6 @@ class Protocol:
             and not drawn
             and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
             "add [trials]",
-            self.queries == REST
-            and self.over_draws
-            and f"queries of protocol {self.name} are {REST!r}, what a trial does not draw, and "
-            "trials are all draws, in expectation: choose a number of trials",
         )
 
     @property
@@ -299,6 +295,11 @@ class Protocol:
     def over_draws(self) -> bool:
         """Whether metrics are means over all draws of the gallery, in place of trials."""
         return self.trials is not None and self.trials.times == ALL
+
+    @property
+    def own_images(self) -> SelfMatch | None:
+        """How a query's own image is told: by its index where what is not drawn asks."""
+        return "index" if self.over_draws and self.queries == REST else self.self_match
 
     @property
     def by_identity(self) -> IdentityReading | None:

@@ -34,7 +34,8 @@ class Trials:
         Columns: images with the same labels in all of them are a group.
     times : int or "all"
         Number of trials. With ``"all"``, metrics are exact expectations over all draws, which are
-        equally likely: see `MetricOptions.over_draws`.
+        equally likely: see `MetricOptions.over_draws`. Of queries that are the rest, each counts by
+        how likely it is not drawn.
     seed : int
     side : {"gallery", "query"}
         Which side is drawn.

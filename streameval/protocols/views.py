@@ -10,7 +10,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.protocols.agreement import distinct, outcome
 from streameval.protocols.counts import check_columns, check_same_images
-from streameval.protocols.draws import drawn_rows, taken_rows
+from streameval.protocols.draws import drawn_rows, rows_left, taken_rows
 from streameval.protocols.labels import Labels, first_fraction
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
@@ -42,14 +42,14 @@ class View:
 
     def protocol(self, protocol: Protocol) -> Protocol:
         """Return the protocol of its pairs. Own images are told by `Sides`, as by a key."""
-        by_row = not self.whole and protocol.self_match == "index"
+        by_row = not self.whole and protocol.own_images == "index"
         return replace(
             protocol,
             queries="",
             gallery="",
             galleries="",
             trials=None,
-            self_match="key" if by_row else protocol.self_match,
+            self_match="key" if by_row else protocol.own_images,
         )
 
     def same_rows(self, other: View) -> bool:
@@ -86,6 +86,12 @@ class View:
         filled[self.items] = labels
         return filled
 
+    @property
+    def own_items(self) -> IntArray:
+        """The number of each query among its items, where both sides are the same images, [q]."""
+        queries = np.empty(0, np.int64) if self.queries is None else self.queries
+        return queries if self.items is None else np.searchsorted(self.items, queries)
+
     def spans(self, queries: Span, items: Span) -> tuple[Span, Span]:
         """Return which of its queries, and of its items, lie in ranges of the source's rows."""
         return _inside(self.queries, queries), _inside(self.items, items)
@@ -107,7 +113,7 @@ class Sides:
     """
 
     def __init__(self, query: Labels, gallery: Labels, protocol: Protocol) -> None:
-        self._given, self._by_row = (query, gallery), protocol.self_match == "index"
+        self._given, self._by_row = (query, gallery), protocol.own_images == "index"
         if self._by_row:
             check_same_images(query, gallery)
         self._taken: list[tuple[IntArray | None, Labels] | None] = [None, None]
@@ -227,7 +233,7 @@ def _drawn(
 ) -> list[View]:
     """Return a view for each trial."""
     trials, (query, gallery) = protocol.trials, sides
-    if trials is None or protocol.over_draws:
+    if trials is None or (protocol.over_draws and protocol.queries != REST):
         return [view]
     labels, rows = (gallery, view.items) if trials.side == "gallery" else (query, view.queries)
     if protocol.queries == REST and len(query) != len(gallery):
@@ -239,6 +245,8 @@ def _drawn(
     among = np.arange(len(labels)) if rows is None else rows
     if not len(among):
         raise OptionError(f"the trials of protocol {protocol.name} draw from nothing")
+    if protocol.over_draws:
+        return [replace(view, queries=rows_left(protocol.name, trials, labels, among))]
     if trials.draw == GIVEN:
         each = taken_rows(protocol.name, labels, among, given)
     else:

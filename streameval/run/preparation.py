@@ -21,7 +21,7 @@ from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import PairSource
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.protocol import REST, SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
 from streameval.result.groups import (
@@ -201,8 +201,8 @@ def _count_views(request: Request) -> list[_Counts]:
     if query is None or gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return [_Counts(request, View(), counts, {}, None, None, used)]
-    sides = Sides(query, gallery, protocol)
     views = views_of(protocol, query, gallery, request.drawn)
+    sides = Sides(query, gallery, protocol)
     return [_count(request, view, *sides.of(view), used) for view in views]
 
 
@@ -305,7 +305,8 @@ def gallery_identities(
         return None
     most = int(planned.counts.positive.max(initial=0))
     if protocol.over_draws:
-        return Draws.of(gallery, protocol, most, "drawn_inverse" in request.fields_needed)
+        own = planned.view.own_items if protocol.queries == REST else None
+        return Draws.of(gallery, protocol, most, own, "drawn_inverse" in request.fields_needed)
     if protocol.cmc != SINGLE_GALLERY_SHOT:
         known = distinct(gallery.id)
         return GalleryIdentities(coded(known, gallery.id), len(known))

@@ -31,16 +31,26 @@ class Draws(Groups):
         Items of each group; all of a group that has fewer.
     unit : [H] int64
         The identity of each group, where CMC counts identities; else empty.
+    own : [Q] int64, optional
+        The item that each query is, where only what is not drawn asks.
     inverse : bool
         Whether E[1/r] is wanted.
     """
 
     draw: int
     unit: IntArray
+    own: IntArray | None
     inverse: bool
 
     @classmethod
-    def of(cls, gallery: Labels, protocol: Protocol, positives: int, inverse: bool) -> Draws:
+    def of(
+        cls,
+        gallery: Labels,
+        protocol: Protocol,
+        positives: int,
+        own: IntArray | None,
+        inverse: bool,
+    ) -> Draws:
         """Return what is drawn from, for queries of so many positives at most."""
         code, items, draw = _groups(gallery, protocol)
         unit = np.empty(0, np.int64)
@@ -48,7 +58,7 @@ class Draws(Groups):
             unit = np.empty(len(items), np.int64)
             unit[code] = coded(distinct(gallery.id), gallery.id)
         entries = entries_of_draws(*np.unique(items, return_counts=True), positives)
-        return cls(code.astype(np.int32), items, entries, NEVER_HOPELESS, draw, unit, inverse)
+        return cls(code.astype(np.int32), items, entries, NEVER_HOPELESS, draw, unit, own, inverse)
 
     def counter(self, positives: Positives) -> DrawCounter:
         """Return the counter of a block of queries, by their positives."""
@@ -81,8 +91,10 @@ class DrawCounter(Listing):
         super().__init__(draws, positives)
         self._draws = draws
 
-    def finish(self, pairs: Pairs, tied: IntArray, _: int) -> dict[str, FloatArray | None]:
-        """Return `single_shot` and `drawn_inverse`, once the whole gallery is counted.
+    def finish(
+        self, pairs: Pairs, tied: IntArray, first_query: int
+    ) -> dict[str, FloatArray | None]:
+        """Return `single_shot`, `drawn_inverse` and `asking`, once the whole gallery is counted.
 
         Parameters
         ----------
@@ -90,6 +102,8 @@ class DrawCounter(Listing):
             Of the queries of the block.
         tied : [P] int64
             Negatives as far as each positive.
+        first_query : int
+            Index of the block's first query.
         """
         draws, positives = self._draws, self._positives
         self.fold()
@@ -102,6 +116,10 @@ class DrawCounter(Listing):
         ahead, active = np.zeros((2, len(draws.items)), np.int64)
         memory = ahead, active, np.ones(units), np.empty(units, np.int64)
         groups = draws.items, draws.unit, draws.draw
+        own_group, asking = np.full(pairs.queries, -1), None
+        if draws.own is not None:  # the query itself is not drawn
+            own_group = draws.code[draws.own[first_query : first_query + pairs.queries]]
+            asking = 1 - draws.draw / draws.items[own_group]
         nodes = nodes_for(int(np.minimum(draws.items, draws.draw).sum()) if draws.inverse else 1)
         for i in np.flatnonzero(np.diff(positives.indptr)).tolist():
             begin, end = positives.indptr[i : i + 2].tolist()
@@ -112,11 +130,12 @@ class DrawCounter(Listing):
                 begin,
                 positives.distance[begin:end],
                 tied[begin:end],
-                (group, draws.items[known]),
+                (group, draws.items[known] - (known == own_group[i])),
                 groups,
                 memory,
                 nodes,
                 within[i],
                 inverse[i],
             )
-        return {"single_shot": within, "drawn_inverse": inverse if draws.inverse else None}
+        wanted = inverse if draws.inverse else None
+        return {"single_shot": within, "drawn_inverse": wanted, "asking": asking}
