@@ -18,7 +18,7 @@ from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"
 DISTANCE = "distance"
-READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "average", "false_rate_budget")
+READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "over_draws", "average", "false_rate_budget")
 """Options that results are compared by."""
 MADE_BY = ("metric", "k", "missing", "tighten", "rerank", "search")  # of a source, likewise
 
