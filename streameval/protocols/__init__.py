@@ -3,6 +3,7 @@
 `labels`    label columns of the queries, or of the gallery; which items have the same labels
 `rules`     what holds of a pair, as an expression over label columns
 `protocol`  rules of positive and ignored pairs; presets, how other tools read a ranking
+`rows`      queries or items that are given by their numbers
 `trials`    galleries that are drawn several times, or given
 `draws`     the rows of each trial
 `views`     which queries rank which items, in one of several evaluations

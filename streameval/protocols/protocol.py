@@ -22,12 +22,13 @@ from streameval.choices import (
     Unmatched,
 )
 from streameval.errors import OptionError, entry_point, is_whole, refuse
+from streameval.protocols.rows import Rows
 from streameval.protocols.rules import Rule, Side, check_few, same
 from streameval.protocols.trials import Trials
 
 REST = "rest"  # queries that are what a trial does not draw
 SELECTIONS: Mapping[str, Side] = {"queries": "query", "gallery": "gallery"}
-"""Rules of who takes part, and the side that each is about."""
+"""What says who takes part, and the side that each is about."""
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -41,6 +42,10 @@ def _is_tuple(of: Test, least: int = 0) -> Test:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, Rows)
 
 
 def _as_tuple(values: Any, depth: int = 1) -> Any:
@@ -69,9 +74,18 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
     ),
-    "queries": (_is_text, "a rule, such as 'cam in [3, 6]', or 'rest',"),
-    "gallery": (_is_text, "a rule, such as 'cam in [1, 2]',"),
-    "galleries": (_is_text, "the name of a label column"),
+    "queries": (
+        lambda value: _is_text(value) or _is_rows(value),
+        "a rule, such as 'cam in [3, 6]', Rows([0, 3]), or 'rest',",
+    ),
+    "gallery": (
+        lambda value: _is_text(value) or _is_rows(value),
+        "a rule, such as 'cam in [1, 2]', or Rows([0, 3]),",
+    ),
+    "galleries": (
+        lambda value: _is_text(value) or _is_tuple(_is_rows, 1)(value),
+        "the name of a label column, or a list of Rows",
+    ),
     "trials": (lambda value: isinstance(value, Trials | None), "a table of draw, per, times, ..."),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
@@ -105,12 +119,13 @@ class Protocol:
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
-    queries, gallery : str
+    queries, gallery : str or Rows
         Which queries ask, and which items they rank: rules over the columns of that side, such as
-        ``"cam in [3, 6]"``; all by default. Others count nowhere. ``queries="rest"`` takes what a
-        trial does not draw, where both sides are the same images.
-    galleries : str
-        A column of the gallery: each of its labels is a gallery by itself.
+        ``"cam in [3, 6]"``, or row numbers, ``Rows([0, 3])``; all by default. Others count nowhere.
+        ``queries="rest"`` takes what a trial does not draw, where both sides are the same images.
+    galleries : str or sequence of Rows
+        A column of the gallery: each of its labels is a gallery by itself. Or the rows of each
+        gallery; an item may be in several.
     trials : Trials or mapping, optional
         Draws of galleries, each an evaluation by itself.
     positive : str
@@ -138,9 +153,9 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
-    queries: str = ""
-    gallery: str = ""
-    galleries: str = ""
+    queries: str | Rows = ""
+    gallery: str | Rows = ""
+    galleries: str | tuple[Rows, ...] = ""
     trials: Trials | None = None
     unmatched: Unmatched = "exclude"
     ap: AveragePrecision = "step"
@@ -171,7 +186,8 @@ class Protocol:
         if isinstance(rules, tuple):
             rules = tuple(map(_as_rule, rules))
         object.__setattr__(self, "ignore", rules)
-        object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
+        for name in ("junk_ids", "galleries"):
+            object.__setattr__(self, name, _as_tuple(getattr(self, name)))
         trials: object = self.trials
         if isinstance(trials, Mapping):
             try:
@@ -210,13 +226,13 @@ class Protocol:
 
     def _check_selections(self) -> None:
         """Bring rules of one side to one spelling."""
-        for name, side in SELECTIONS.items():
-            text = getattr(self, name)
-            if text and text != REST:
-                try:
-                    object.__setattr__(self, name, Rule.of_side(text, side).text)
-                except OptionError as error:
-                    raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+        for name in SELECTIONS:
+            try:
+                rule = self.rule_of(name)
+            except OptionError as error:
+                raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+            if rule is not None:
+                object.__setattr__(self, name, rule.text)
         drawn = self.trials is not None and self.trials.side == "gallery"
         refuse(
             OptionError,
@@ -227,6 +243,12 @@ class Protocol:
             and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
             "add [trials]",
         )
+
+    def rule_of(self, name: str) -> Rule | None:
+        """Return the rule ``queries`` or ``gallery``; None for all, for the rest, and for rows."""
+        given = getattr(self, name)
+        is_rule = isinstance(given, str) and given not in ("", REST)
+        return Rule.of_side(given, SELECTIONS[name]) if is_rule else None
 
     @property
     def selects(self) -> bool:
@@ -252,11 +274,13 @@ class Protocol:
     def selections(self) -> list[str]:
         """Describe which queries ask and which items they rank, where not all do."""
         words = [
-            f"{name} {text}" if text == REST else f"{name} of {text}"
+            f"{name} {given}" if given == REST else f"{name} of {given}"
             for name in SELECTIONS
-            if (text := getattr(self, name))
+            if (given := getattr(self, name))
         ]
-        if self.galleries:
+        if isinstance(self.galleries, tuple):
+            words.append(f"galleries that are given ({len(self.galleries)})")
+        elif self.galleries:
             words.append(f"a gallery for each {self.galleries}")
         return words if self.trials is None else [*words, str(self.trials)]
 
@@ -300,10 +324,10 @@ class Protocol:
     def _selected_by(self, side: Side) -> Iterator[str]:
         """Yield the columns by which items of a side are selected or drawn."""
         for name, own in SELECTIONS.items():
-            text = getattr(self, name)
-            if own == side and text and text != REST:
-                yield from sorted(Rule.of_side(text, side).columns(side))
-        if self.galleries and side == "gallery":
+            rule = self.rule_of(name)
+            if own == side and rule is not None:
+                yield from sorted(rule.columns(side))
+        if isinstance(self.galleries, str) and self.galleries and side == "gallery":
             yield self.galleries
         if self.trials is not None and self.trials.side == side:
             yield from self.trials.per
