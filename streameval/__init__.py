@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from streameval.protocols.listed import ListedPairs, PairList
     from streameval.protocols.presets import PRESETS
     from streameval.protocols.protocol import Protocol
+    from streameval.protocols.rows import Rows
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.protocols.trials import Trials
     from streameval.result import Evaluation
@@ -92,6 +93,7 @@ _HOMES = {
     "protocols.listed": "ListedPairs PairList",
     "protocols.presets": "PRESETS",
     "protocols.protocol": "Protocol",
+    "protocols.rows": "Rows",
     "protocols.shipped": "PROTOCOLS",
     "protocols.trials": "Trials",
     "result.average": "Average average",
@@ -128,6 +130,7 @@ __all__ = [
     "Progress",
     "Protocol",
     "RankStatistics",
+    "Rows",
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",

@@ -154,6 +154,8 @@ def write_trials(folder: Path) -> None:
     rows = 1 + np.flatnonzero(np.load(folder / "gallery_cams.npy") != 1)
     lines = [" ".join(map(str, rows[start::2])) for start in (0, 1)]
     (folder / "drawn.txt").write_text("\n".join(lines) + "\n")
+    (folder / "query_rows.txt").write_text("\n".join(map(str, range(1, QUERIES, 2))))
+    (folder / "gallery_rows.txt").write_text("0 2 4 6\n1 2 3 4 5\n")
     stored = {}
     for name, count, cams in (("infrared", QUERIES, [3, 6]), ("color", ITEMS, [1, 2, 4, 5])):
         ids, seen = np.arange(count) % 3 + 1, np.repeat(cams, count // len(cams))

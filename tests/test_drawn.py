@@ -159,7 +159,7 @@ def test_results_of_other_rows_differ_in_their_gallery(problem: dict[str, Any]) 
     ("drawn", "words"),
     [
         ([[0, 3], [4, 1, 4]], "drawn, trial 2, names row 4 twice"),
-        ([[0, 3], []], "drawn, trial 2, draws from nothing"),
+        ([[0, 3], []], "drawn, trial 2, has no rows"),
         ([[0, 9]], "drawn, trial 1, has row 9; the 9 rows of gallery are numbered 0 to 8"),
         ([[0], [-1, 2]], "drawn, trial 2, has row -1"),
         ([[0], [5, 8]], "drawn, trial 2, has row 8, which protocol mine leaves out"),
@@ -239,7 +239,7 @@ def test_rows_in_files(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("0 3\n2\n", "trial 1, has row 0, and rows are said to be 1-based"),
-        ("1 3\n\n2", "trial 2, draws from nothing"),
+        ("1 3\n\n2", "trial 2, has no rows"),
         ("1 3 1\n", "trial 1, names row 1 twice"),
         ("1 x\n", "line 1, has 'x'; row numbers are needed"),
         ("1 -2\n", "line 1, has '-2'"),
@@ -256,7 +256,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.arange(3))
     np.save(tmp_path / "half.npy", np.array([[0.5, 1]]))
     for name, words in (
-        ("one.npy", "has shape .3,.; row numbers of trials, .times, n., are needed"),
+        ("one.npy", "has shape .3,.; row numbers, .n. for each trial, are needed"),
         ("half.npy", "trial 1, is float64"),
         ("none.txt", "can't be read"),
         ("none.npy", "none.npy"),

@@ -1,8 +1,9 @@
-"""Rows of trials in files: a row or a line of row numbers a trial, or permutations of SYSU-MM01."""
+"""Rows in files: of trials and galleries, a row or a line each; permutations of SYSU-MM01."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +19,7 @@ from streameval.labels.columns import LabelsLike, labels_of
 from streameval.protocols.draws import trials_of
 from streameval.protocols.labels import Labels, whole_numbers
 from streameval.protocols.protocol import Protocol
+from streameval.protocols.rows import Rows, ascending
 from streameval.protocols.shipped import with_options
 from streameval.protocols.views import selected
 from streameval.typing import AnyArray, IntArray
@@ -70,7 +72,10 @@ def read_drawn(
     """
     check_path(path)
     if shots is None:
-        return _read_rows(str(path), listed_as)
+        first = _counted_from(
+            str(path), listed_as, " (of rand_perm_cam.mat of SYSU-MM01, give shots)"
+        )
+        return trials_of(_read(str(path), "trial"), str(path), first=first)
     refuse(
         OptionError,
         not is_whole(shots, 1) and f"shots is {shots!r}; a whole number of at least 1 is needed",
@@ -86,54 +91,82 @@ def read_drawn(
     return _by_permutations(str(path), labels, among, int(shots))
 
 
-def _read_rows(path: str, listed_as: str | None) -> tuple[IntArray, ...]:
-    """Return the row numbers in a file, from 0."""
+def rows_of_table(table: Mapping[str, Any], folder: Path, name: str) -> Rows | tuple[Rows, ...]:
+    """Return the rows that a table of a protocol file is about; of ``galleries``, those of each.
+
+    Parameters
+    ----------
+    table : mapping of str to object
+        ``rows``, an array by its URI or a text file, and ``listed_as``.
+    folder : Path
+        Paths are relative to it.
+    name : {"queries", "gallery", "galleries"}
+        The key of the table.
+
+    Raises
+    ------
+    InputError
+        If the file can't be read, or has no rows, or a row twice.
+    OptionError
+        If the table has other keys, or it is not said what rows count from.
+    """
+    path = table.get("rows")
+    if set(table) != {"rows", "listed_as"} or not isinstance(path, str):
+        raise OptionError(
+            f"{name} is {dict(table)!r}; a file of row numbers, and what they count from, are "
+            f'needed: {name} = {{ rows = "rows.txt", listed_as = "1-based" }}'
+        )
+    path = path if is_remote(path) else str(folder / path)
+    first = _counted_from(path, table["listed_as"])
+    if name == "galleries":
+        return tuple(map(Rows, trials_of(_read(path, "gallery"), path, "gallery", first)))
+    return Rows(ascending(_read(path), path, first))
+
+
+def _counted_from(path: str, listed_as: object, also: str = "") -> int:
     known = get_args(NumberedFrom)
     if listed_as not in known:
         raise OptionError(
             f"listed_as is {listed_as!r}; say what the row numbers in {path} count from: "
-            f"{' or '.join(known)} (of rand_perm_cam.mat of SYSU-MM01, give shots)"
+            f"{' or '.join(known)}{also}"
         )
-    is_array = is_remote(path) or parse_uri(path)[0].suffix.lower() in FORMATS
-    trials = trials_of(_read_matrix(path) if is_array else _read_lines(Path(path)), path)
-    first = known.index(listed_as)
-    for number, rows in enumerate(trials, 1):
-        if rows[0] < first:
-            raise InputError(
-                f"{path}, trial {number}, has row {rows[0]}, and rows are said to be {listed_as}"
-            )
-    return tuple(rows - first for rows in trials)
+    return known.index(listed_as)
 
 
-def _read_matrix(path: str) -> AnyArray:
-    """Return an array of integers, [times, n]."""
+def _read(path: str, each: str = "") -> AnyArray | list[list[int]]:
+    """Return the row numbers in a file: of each trial or gallery; or all, [n]."""
+    if not (is_remote(path) or parse_uri(path)[0].suffix.lower() in FORMATS):
+        lines = _read_lines(Path(path))
+        return lines if each else np.array([*chain.from_iterable(lines)], np.int64)
     array = open_array(path)
-    if len(array.shape) != 2:
-        raise InputError(
-            f"{array.uri} has shape {array.shape}; row numbers of trials, [times, n], are needed"
-        )
+    shape = array.shape
+    fits = len(shape) == 2 if each else len(shape) == 1 or (len(shape) == 2 and 1 in shape)
+    if not fits:
+        needed = f"[n] for each {each}" if each else "[n]"
+        raise InputError(f"{array.uri} has shape {shape}; row numbers, {needed}, are needed")
     with unchanging(array):
-        return whole_numbers(array.read_all())
+        rows = whole_numbers(array.read_all())
+    return rows if each else rows.reshape(-1)
 
 
-def _read_lines(path: Path) -> list[IntArray]:
+def _read_lines(path: Path) -> list[list[int]]:
     """Return the numbers of each line of a text file."""
     try:
         with unchanging(path):
             lines = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"rows of trials {path} can't be read: {error}") from error
-    trials = []
+        raise InputError(f"row numbers {path} can't be read: {error}") from error
+    rows = []
     for number, line in enumerate(lines, 1):
         words = line.replace(",", " ").split()
         for word in words:
             if not (word.isdecimal() and len(word) <= 18):
                 raise InputError(
-                    f"{path}, line {number}, has {word[:100]!r}; row numbers are needed, the rows "
-                    "of a trial on a line"
+                    f"{path}, line {number}, has {word[:100]!r}; row numbers are needed, those of "
+                    "a trial or gallery on a line"
                 )
-        trials.append(np.array([int(word) for word in words], np.int64))
-    return trials
+        rows.append([int(word) for word in words])
+    return rows
 
 
 Group = tuple[int, int]

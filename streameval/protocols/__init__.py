@@ -3,7 +3,9 @@
 `labels`    label columns of the queries, or of the gallery; which items have the same labels
 `rules`     what holds of a pair, as an expression over label columns
 `protocol`  rules of positive and ignored pairs; presets, how other tools read a ranking
-`trials`    galleries that are drawn several times, or given
+`rows`      queries or items that are given by their numbers
+`values`    what the attributes of a protocol can be
+`trials`    galleries that are drawn several times, or given; all draws, in expectation
 `draws`     the rows of each trial
 `views`     which queries rank which items, in one of several evaluations
 `shipped`   the named protocols, a file each

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError, refuse
+from streameval.errors import InputError, OptionError
 from streameval.protocols.labels import Labels, missing
 from streameval.protocols.protocol import Protocol
+from streameval.protocols.rows import ascending, check_rows
 from streameval.protocols.trials import Trials
 from streameval.typing import IntArray
 
@@ -105,51 +106,41 @@ def _draw(trials: Trials, groups: Iterable[list[int]], trial: int) -> IntArray:
     return np.sort(np.array(drawn, np.int64))
 
 
-def trials_of(given: object, what: str = "drawn") -> tuple[IntArray, ...]:
-    """Return the rows of each trial that a caller gives, each in ascending order.
+def trials_of(
+    given: object, what: str = "drawn", each: str = "trial", first: int = 0
+) -> tuple[IntArray, ...]:
+    """Return the rows of each trial that a caller gives, each in ascending order, from 0.
 
     Parameters
     ----------
     given : sequence of [n] integer array_like
-        One for each trial: row numbers, counted from 0; or an array [times, n].
-    what : str
-        What messages call it.
+        One for each trial: row numbers; or an array [times, n].
+    what, each : str
+        What messages call it, and each of its lists.
+    first : int
+        What the rows are counted from.
 
     Raises
     ------
     InputError
         If it is none, or a trial has no rows, or a row twice.
     """
-    each = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
-    if not each:
+    trials = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not trials:
         raise InputError(
-            f"{what} is {given!r}; the row numbers of each trial are needed: [[0, 3], [1, 2]]"
+            f"{what} is {given!r}; the row numbers of each {each} are needed: [[0, 3], [1, 2]]"
         )
-    trials = []
-    for number, one in enumerate(each, 1):
-        rows = np.asarray(one)
-        refuse(
-            InputError,
-            rows.ndim == 1
-            and not rows.size
-            and f"{what}, trial {number}, draws from nothing: it has no rows, and at least one is "
-            "needed",
-            (rows.ndim != 1 or rows.dtype.kind not in "iu")
-            and f"{what}, trial {number}, is {rows.dtype} {rows.shape}; row numbers, a 1-d list "
-            "of integers, are needed",
-        )
-        known, count = np.unique(rows, return_counts=True)
-        twice = known[count > 1]
-        if len(twice):
-            raise InputError(
-                f"{what}, trial {number}, names row {twice[0]} twice: give each row of a trial once"
-            )
-        trials.append(known.astype(np.int64))
-    return tuple(trials)
+    return tuple(
+        ascending(one, f"{what}, {each} {number},", first) for number, one in enumerate(trials, 1)
+    )
 
 
 def taken_rows(
-    name: str, labels: Labels, among: IntArray, given: Sequence[IntArray] | None
+    name: str,
+    labels: Labels,
+    among: IntArray,
+    given: Sequence[IntArray] | None,
+    what: str = "drawn, trial",
 ) -> Sequence[IntArray]:
     """Return the rows of trials as they are given, of those that there are to draw from.
 
@@ -159,6 +150,8 @@ def taken_rows(
         As of `drawn_rows`.
     given : sequence of [n] int64 or None
         Ascending.
+    what : str
+        What messages call each, before its number.
 
     Raises
     ------
@@ -173,16 +166,11 @@ def taken_rows(
             "draw = 1"
         )
     for number, rows in enumerate(given, 1):
-        outside = rows[(rows < 0) | (rows >= len(labels))]
+        check_rows(rows, labels, f"{what} {number},")
         others = np.setdiff1d(rows, among, assume_unique=True)
-        refuse(
-            InputError,
-            len(outside)
-            and f"drawn, trial {number}, has row {outside[0]}; the {len(labels)} rows of "
-            f"{labels.source} are numbered 0 to {len(labels) - 1}: do the rows that are drawn "
-            "count from 1?",
-            len(others)
-            and f"drawn, trial {number}, has row {others[0]}, which protocol {name} leaves out: "
-            "draw from the items that it selects",
-        )
+        if len(others):
+            raise InputError(
+                f"{what} {number}, has row {others[0]}, which protocol {name} leaves out: give "
+                "rows that it selects"
+            )
     return given

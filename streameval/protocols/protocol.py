@@ -7,10 +7,9 @@ package knows a protocol by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, replace
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from streameval.choices import (
     IDENTITY_READINGS,
@@ -22,65 +21,18 @@ from streameval.choices import (
     TieRule,
     Unmatched,
 )
-from streameval.errors import OptionError, entry_point, is_whole, refuse
+from streameval.errors import OptionError, entry_point, refuse
+from streameval.protocols.rows import Rows
 from streameval.protocols.rules import Rule, Side, check_few, same
 from streameval.protocols.trials import ALL, Trials
+from streameval.protocols.values import FLAG, VALUES, as_tuple, is_text
 
 REST = "rest"  # queries that are what a trial does not draw
 SELECTIONS: Mapping[str, Side] = {"queries": "query", "gallery": "gallery"}
-"""Rules of who takes part, and the side that each is about."""
+"""What says who takes part, and the side that each is about."""
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 DRAWN_READINGS = "first-match", "distinct-identities"  # of CMC, over all draws
-
-
-Test = Callable[[Any], bool]
-
-
-def _is_tuple(of: Test, least: int = 0) -> Test:
-    return lambda value: isinstance(value, tuple) and len(value) >= least and all(map(of, value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _as_tuple(values: Any, depth: int = 1) -> Any:
-    """Return a tuple of any values but a string's, and of theirs to a depth; one as it is."""
-    if depth and isinstance(values, Iterable) and not isinstance(values, str):
-        return tuple(_as_tuple(one, depth - 1) for one in values)
-    return values
-
-
-def _one_of(names: Any) -> tuple[Test, str]:
-    """Return the test of a choice, and how messages say it."""
-    choices = get_args(names)
-    return choices.__contains__, f"one of {', '.join(map(repr, choices))}"
-
-
-_FLAG = "true or false"
-_VALUES: Mapping[str, tuple[Test, str]] = {
-    "name": (_is_text, "a string"),
-    "positive": (_is_text, "a rule, such as 'same(id)',"),
-    "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
-    "cmc": _one_of(CmcReading),
-    "unmatched": _one_of(Unmatched),
-    "ap": _one_of(AveragePrecision),
-    "ties": _one_of(TieRule),
-    "junk_ids": (
-        _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
-        "a list of integers or strings, without NUL characters,",
-    ),
-    "queries": (_is_text, "a rule, such as 'cam in [3, 6]', or 'rest',"),
-    "gallery": (_is_text, "a rule, such as 'cam in [1, 2]',"),
-    "galleries": (_is_text, "the name of a label column"),
-    "trials": (lambda value: isinstance(value, Trials | None), "a table of draw, per, times, ..."),
-    "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
-    "listed": (lambda value: isinstance(value, bool), _FLAG),
-    "shot_draws": (partial(is_whole, least=1), "a whole number of at least 1"),
-    "shot_seed": (partial(is_whole, least=0), "a whole number of at least 0"),
-}
-"""What the attributes of a protocol can be, and how messages say so."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +59,13 @@ class Protocol:
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
-    queries, gallery : str
+    queries, gallery : str or Rows
         Which queries ask, and which items they rank: rules over the columns of that side, such as
-        ``"cam in [3, 6]"``; all by default. Others count nowhere. ``queries="rest"`` takes what a
-        trial does not draw, where both sides are the same images.
-    galleries : str
-        A column of the gallery: each of its labels is a gallery by itself.
+        ``"cam in [3, 6]"``, or row numbers, ``Rows([0, 3])``; all by default. Others count nowhere.
+        ``queries="rest"`` takes what a trial does not draw, where both sides are the same images.
+    galleries : str or sequence of Rows
+        A column of the gallery: each of its labels is a gallery by itself. Or the rows of each
+        gallery; an item may be in several.
     trials : Trials or mapping, optional
         Draws of galleries, each an evaluation by itself; or the mean over all draws.
     positive : str
@@ -140,9 +93,9 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
-    queries: str = ""
-    gallery: str = ""
-    galleries: str = ""
+    queries: str | Rows = ""
+    gallery: str | Rows = ""
+    galleries: str | tuple[Rows, ...] = ""
     trials: Trials | None = None
     unmatched: Unmatched = "exclude"
     ap: AveragePrecision = "step"
@@ -163,24 +116,25 @@ class Protocol:
             "same_camera": (same_camera, ("cam",)),
         }
         for name, (flag, _) in flags.items():
-            self._check(name, flag, lambda flag: flag is None or isinstance(flag, bool), _FLAG)
+            self._check(name, flag, lambda flag: flag is None or isinstance(flag, bool), FLAG)
         if second and any(flag is not None for flag, _ in flags.values()):
             raise OptionError(
                 f"protocol {self.name} has ignore and {' or '.join(flags)}, its earlier spelling: "
                 "give ignore alone"
             )
-        rules = _as_tuple(second, 2) or tuple(rule for flag, rule in flags.values() if flag)
+        rules = as_tuple(second, 2) or tuple(rule for flag, rule in flags.values() if flag)
         if isinstance(rules, tuple):
             rules = tuple(map(_as_rule, rules))
         object.__setattr__(self, "ignore", rules)
-        object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
+        for name in ("junk_ids", "galleries"):
+            object.__setattr__(self, name, as_tuple(getattr(self, name)))
         trials: object = self.trials
         if isinstance(trials, Mapping):
             try:
                 object.__setattr__(self, "trials", Trials.of(trials))
             except OptionError as error:
                 raise OptionError(f"trials of protocol {self.name}: {error}") from error
-        for name, (can_be, expected) in _VALUES.items():
+        for name, (can_be, expected) in VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
         self._check_selections()
         try:
@@ -216,13 +170,13 @@ class Protocol:
 
     def _check_selections(self) -> None:
         """Bring rules of one side to one spelling."""
-        for name, side in SELECTIONS.items():
-            text = getattr(self, name)
-            if text and text != REST:
-                try:
-                    object.__setattr__(self, name, Rule.of_side(text, side).text)
-                except OptionError as error:
-                    raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+        for name in SELECTIONS:
+            try:
+                rule = self.rule_of(name)
+            except OptionError as error:
+                raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+            if rule is not None:
+                object.__setattr__(self, name, rule.text)
         drawn = self.trials is not None and self.trials.side == "gallery"
         refuse(
             OptionError,
@@ -233,6 +187,12 @@ class Protocol:
             and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
             "add [trials]",
         )
+
+    def rule_of(self, name: str) -> Rule | None:
+        """Return the rule ``queries`` or ``gallery``; None for all, for the rest, and for rows."""
+        given = getattr(self, name)
+        is_rule = isinstance(given, str) and given not in ("", REST)
+        return Rule.of_side(given, SELECTIONS[name]) if is_rule else None
 
     @property
     def selects(self) -> bool:
@@ -278,11 +238,13 @@ class Protocol:
     def selections(self) -> list[str]:
         """Describe which queries ask and which items they rank, where not all do."""
         words = [
-            f"{name} {text}" if text == REST else f"{name} of {text}"
+            f"{name} {given}" if given == REST else f"{name} of {given}"
             for name in SELECTIONS
-            if (text := getattr(self, name))
+            if (given := getattr(self, name))
         ]
-        if self.galleries:
+        if isinstance(self.galleries, tuple):
+            words.append(f"galleries that are given ({len(self.galleries)})")
+        elif self.galleries:
             words.append(f"a gallery for each {self.galleries}")
         return words if self.trials is None else [*words, str(self.trials)]
 
@@ -336,10 +298,10 @@ class Protocol:
     def _selected_by(self, side: Side) -> Iterator[str]:
         """Yield the columns by which items of a side are selected or drawn."""
         for name, own in SELECTIONS.items():
-            text = getattr(self, name)
-            if own == side and text and text != REST:
-                yield from sorted(Rule.of_side(text, side).columns(side))
-        if self.galleries and side == "gallery":
+            rule = self.rule_of(name)
+            if own == side and rule is not None:
+                yield from sorted(rule.columns(side))
+        if isinstance(self.galleries, str) and self.galleries and side == "gallery":
             yield self.galleries
         if self.trials is not None and self.trials.side == side:
             yield from self.trials.per
@@ -362,7 +324,7 @@ class Protocol:
 
 def _as_rule(rule: Any) -> Any:
     """Return a rule as text, where it is a tuple of label columns."""
-    columns = isinstance(rule, tuple) and rule and all(map(_is_text, rule)) and all(rule)
+    columns = isinstance(rule, tuple) and rule and all(map(is_text, rule)) and all(rule)
     return same(sorted(set(rule), key=lambda name: (name != "id", name))) if columns else rule
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from streameval.choices import CmcReading
 from streameval.errors import OptionError, refuse
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.protocol import SELECTIONS, SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.rows import Rows
 
 SUFFIX = ".toml"
 SOURCE = "source"  # a key of the file that says where a protocol comes from
@@ -111,11 +112,23 @@ def protocol_of(values: Mapping[str, Any], name: str, what: str) -> Protocol:
 
 
 def saved_protocol(values: Mapping[str, Any]) -> Protocol:
-    """Return the protocol of a saved result; early results hold its name and junk ids alone."""
+    """Return the protocol of a saved result; early results hold its name and junk ids alone.
+
+    Of rows that are given, a result holds a digest.
+    """
+    names = (*SELECTIONS, "galleries")
+    values = {name: _told(one) if name in names else one for name, one in values.items()}
     known = PROTOCOLS.get(values["name"])
     if known is None or {"ignore", "same_identity_and_camera"}.intersection(values):
         return Protocol(**values)
     return replace(known, **values)
+
+
+def _told(value: Any) -> Any:
+    """Return the rows that a saved result tells of; a text as it is."""
+    if isinstance(value, Mapping):
+        return Rows.saved(value)
+    return value if isinstance(value, str) else tuple(map(_told, value))
 
 
 def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol:

@@ -14,7 +14,7 @@ from streameval.protocols.draws import drawn_rows, rows_left, taken_rows
 from streameval.protocols.labels import Labels, first_fraction
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
-from streameval.protocols.rules import Rule
+from streameval.protocols.rows import Rows, check_rows
 from streameval.protocols.trials import GIVEN
 from streameval.typing import AnyArray, IntArray, Span
 
@@ -167,41 +167,62 @@ def views_of(
     OptionError
         If labels lack what the protocol selects by, or nothing is selected.
     InputError
-        If rows that are given can't be those of a trial.
+        If rows that are given are not there, or the protocol leaves them out.
     """
     if not protocol.selects:
         return [View()]
     views = [View("", selected(protocol, "queries", query), selected(protocol, "gallery", gallery))]
     if protocol.galleries:
-        views = [own for view in views for own in _by_label(view, protocol.galleries, gallery)]
+        views = [own for view in views for own in _galleries(view, protocol, gallery)]
     if protocol.trials is not None:
         views = [own for view in views for own in _drawn(view, protocol, (query, gallery), drawn)]
     return views
 
 
 def selected(protocol: Protocol, name: str, labels: Labels) -> IntArray | None:
-    """Return the rows of which the rule ``queries`` or ``gallery`` holds; None: all.
+    """Return the rows that ``queries`` or ``gallery`` gives, or of which it holds; None: all.
 
     Raises
     ------
+    InputError
+        If rows that are given are not there.
     OptionError
         If labels lack a column that the protocol uses, or the rule holds of none.
     """
-    text, side = getattr(protocol, name), SELECTIONS[name]
-    check_columns(labels, side, protocol)
-    if not text or text == REST:
+    given, rule = getattr(protocol, name), protocol.rule_of(name)
+    check_columns(labels, SELECTIONS[name], protocol)
+    if isinstance(given, Rows):
+        check_rows(given.numbers, labels, f"protocol {protocol.name}, {name},")
+        return given.numbers
+    if rule is None:
         return None
-    rule = Rule.of_side(text, side)
     holds = np.zeros(len(labels), np.bool_)
     for term in rule.terms:
         holds |= np.logical_and.reduce([outcome(test, labels) for test in term.tests])
     rows = np.flatnonzero(holds)
     if len(labels) and not len(rows):
         raise OptionError(
-            f"{name} of protocol {protocol.name}, {text!r}, holds of none of the {len(labels)} "
+            f"{name} of protocol {protocol.name}, {given!r}, holds of none of the {len(labels)} "
             f"items of {labels.source}: correct the rule, or give the labels that it is about"
         )
     return rows
+
+
+def _galleries(view: View, protocol: Protocol, gallery: Labels) -> list[View]:
+    """Return a view for each gallery: of a label, or of rows that are given."""
+    if isinstance(protocol.galleries, str):
+        return _by_label(view, protocol.galleries, gallery)
+    given = [rows.numbers for rows in protocol.galleries]
+    among = np.arange(len(gallery)) if view.items is None else view.items
+    what = f"protocol {protocol.name}, gallery"
+    return [
+        replace(view, name=_numbered("gallery", number, len(given)), items=rows)
+        for number, rows in enumerate(taken_rows(protocol.name, gallery, among, given, what), 1)
+    ]
+
+
+def _numbered(what: str, number: int, of: int | str) -> str:
+    return f"{what} {number:0{len(str(of))}}"
 
 
 def _by_label(view: View, column: str, gallery: Labels) -> list[View]:
@@ -261,6 +282,6 @@ def _drawn(
                     f"trial {number} of protocol {protocol.name} draws all {len(among)} images, "
                     "and leaves no query: each group needs more images than are drawn"
                 )
-        name = " ".join(filter(None, (view.name, f"trial {number:0{len(str(trials.times))}}")))
+        name = " ".join(filter(None, (view.name, _numbered("trial", number, trials.times))))
         views.append(replace(view, name=name, **own))
     return views

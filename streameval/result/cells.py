@@ -92,8 +92,9 @@ def groups_of(runs: Results) -> Groups:
     by = galleries_of(runs)
     if not by:
         raise InputError(
-            "cells need runs of one protocol with galleries, and queries with that column: give "
-            'galleries = "view", and a column view of the queries'
+            "cells need runs of one protocol with galleries by a label column, not by their rows, "
+            'and queries with that column: give galleries = "view", and a column view of the '
+            "queries"
         )
     return {run.removeprefix(f"{by} "): one.grouped(by).groups for run, one in runs.items()}
 
