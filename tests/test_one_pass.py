@@ -478,3 +478,36 @@ def test_the_command_line(problem: dict[str, Any], tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         assert words in done.output
     assert run("--metrics", "mAP", "--format", "csv").splitlines()[0] == "run,mAP"
+
+
+def test_a_gallery_for_each_group_of_queries(problem: dict[str, Any]) -> None:
+    """Queries that see the items of their own label equal evaluations label by label."""
+    sides, features = problem["sides"], problem["features"]
+    own = replace(
+        MARKET,
+        name="own",
+        positive="same(id, view)",
+        ignore=("same(id, cam)", "not same(view)"),
+    )
+    found = se.evaluate(
+        se.Features(*features, "euclidean"),
+        query=sides[0],
+        gallery=sides[1],
+        protocol=own,
+        range=(0, 40),
+    )
+    for view in range(4):
+        rows = [np.flatnonzero(side["view"] == view) for side in sides]
+        alone = se.evaluate(
+            se.Features(*(side[at] for side, at in zip(features, rows, strict=True)), "euclidean"),
+            query=taken(sides[0], rows[0]),
+            gallery=taken(sides[1], rows[1]),
+            protocol=MARKET,
+            range=(0, 40),
+        )
+        statistics = found.statistics.take(rows[0])
+        for name in ("closer", "tied", "negatives_within", "valid", "same_identity"):
+            assert np.array_equal(getattr(statistics, name), getattr(alone.statistics, name)), name
+        for name in ("class", "AP", "INP"):
+            values, expected = found.per_query[name][rows[0]], alone.per_query[name]
+            assert np.array_equal(values, expected, equal_nan=name != "class"), name
