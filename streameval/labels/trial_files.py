@@ -19,7 +19,8 @@ from streameval.labels.columns import LabelsLike, labels_of
 from streameval.protocols.draws import trials_of
 from streameval.protocols.labels import Labels, whole_numbers
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rows import Rows, ascending
+from streameval.protocols.row_numbers import ascending
+from streameval.protocols.rows import Rows
 from streameval.protocols.shipped import with_options
 from streameval.protocols.views import selected
 from streameval.typing import AnyArray, IntArray

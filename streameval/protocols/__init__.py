@@ -4,6 +4,7 @@
 `rules`     what holds of a pair, as an expression over label columns
 `protocol`  rules of positive and ignored pairs; presets, how other tools read a ranking
 `rows`      queries or items that are given by their numbers
+`row_numbers` row numbers that are given, checked
 `values`    what the attributes of a protocol can be
 `trials`    galleries that are drawn several times, or given; all draws, in expectation
 `draws`     the rows of each trial

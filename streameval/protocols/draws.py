@@ -10,7 +10,7 @@ import numpy as np
 from streameval.errors import InputError, OptionError
 from streameval.protocols.labels import Labels, missing
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rows import ascending, check_rows
+from streameval.protocols.row_numbers import ascending, check_rows
 from streameval.protocols.trials import Trials
 from streameval.typing import IntArray
 

@@ -14,7 +14,8 @@ from streameval.protocols.draws import drawn_rows, rows_left, taken_rows
 from streameval.protocols.labels import Labels, first_fraction
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
-from streameval.protocols.rows import Rows, check_rows
+from streameval.protocols.row_numbers import check_rows
+from streameval.protocols.rows import Rows
 from streameval.protocols.trials import GIVEN
 from streameval.typing import AnyArray, IntArray, Span
 
