@@ -160,13 +160,13 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "drawn": _option(
         URI, "Rows of each trial: an array, a line of text each, or rand_perm_cam.mat with --shots."
     ),
+    "drawn_as": _rule("NumberedFrom", "What the rows of --drawn count from."),
+    "shots": _count("Images of each person and camera that a trial takes of rand_perm_cam.mat."),
     "trials": _option(
         types.Depth("N|all", names=lambda: ("all",)),
         "Galleries that a protocol with trials draws; all is the exact mean over all draws.  "
         "[default: the protocol's]",
     ),
-    "drawn_as": _rule("NumberedFrom", "What the rows of --drawn count from."),
-    "shots": _count("Images of each person and camera that a trial takes of rand_perm_cam.mat."),
     "unmatched": _rule(
         "Unmatched",
         "A query without a positive: left out of means over Q+, a miss that counts 0, or an "

@@ -273,19 +273,14 @@ class Totals(Shared):
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
         """Return these means over Q+ or Q−, [K] float64; NaN of none."""
         sums = self.sums(terms, *parameters)
-        count: float = self.sizes[self.base(over)]
-        if self.options.over_draws:
-            count = math.fsum(self.asking[self.populations[self.base(over)]].tolist())
-        return sums / count if self.sizes[over] else np.full(len(sums), np.nan)
+        return sums / self.number(over) if self.sizes[over] else np.full(len(sums), np.nan)
 
     def mean(self, values: FloatArray) -> float:
         """Return the mean over Q+ of [N] float64, or over groups of their means; NaN of none."""
-        if self.options.over_draws and not self.options.average and len(values):
-            values = values * self.asking[self.queries]
-            asked = self.asking[self.populations[self.base()]]
-            return math.fsum(values.tolist()) / math.fsum(asked.tolist())
         if not self.options.average:
-            return math.fsum(values.tolist()) / self.sizes[self.base()] if len(values) else math.nan
+            if self.options.over_draws:
+                values = values * self.asking[self.queries]
+            return math.fsum(values.tolist()) / self.number() if len(values) else math.nan
         queries, values = self.counted(values)
         order, start = in_groups(self.column(mean_groups)[queries])
         return mean(np.array([mean(own) for own in np.split(values[order], start[1:])]))
@@ -298,6 +293,13 @@ class Totals(Shared):
     def base(self, over: str = "Q+") -> str:
         """Return what a mean over Q+ or Q− divides by: all queries, if those without are misses."""
         return "queries" if over == "Q+" and self.options.unmatched == "miss" else over
+
+    def number(self, over: str = "Q+") -> float:
+        """Return what a mean over Q+ or Q− divides by: queries, each by how likely it asks."""
+        base = self.base(over)
+        if not self.options.over_draws:
+            return self.sizes[base]
+        return math.fsum(self.asking[self.populations[base]].tolist())
 
     def column(self, values: Column, *parameters: Any) -> AnyArray:
         """Return values that the metric `keeps`, of all blocks."""

@@ -74,10 +74,8 @@ class ShotCounter(Listing):
         """
         shots, positives, classes = self._shots, self._positives, pairs.classes
         identities = len(shots.items)
-        self.fold()
-        entries, packing, cut = self.ahead.entries[: self.size], self.ahead.packing, self.ahead.cut
-        firsts = (ROWS * positives.indptr).astype(np.uint64) << packing.row
-        starts = np.searchsorted(entries, firsts)
+        entries, starts = self.by_query()
+        packing, cut = self.ahead.packing, self.ahead.cut
         ahead, active = np.zeros(identities, np.int64), np.empty(identities, np.int64)
         expected = np.zeros((pairs.queries, len(SHOT_RULES), SHOT_RANKS))
         sampled = np.zeros_like(expected) if shots.draws else None

@@ -106,10 +106,7 @@ class DrawCounter(Listing):
             Index of the block's first query.
         """
         draws, positives = self._draws, self._positives
-        self.fold()
-        entries, packing = self.ahead.entries[: self.size], self.ahead.packing
-        firsts = (ROWS * positives.indptr).astype(np.uint64) << packing.row
-        starts = np.searchsorted(entries, firsts)
+        entries, starts = self.by_query()
         rules, units = len(SHOT_RULES), int(draws.unit.max(initial=-1)) + 1
         within = np.zeros((pairs.queries, rules, SHOT_RANKS))
         inverse = np.zeros((pairs.queries, rules if draws.inverse else 0))
@@ -126,7 +123,7 @@ class DrawCounter(Listing):
             known, group = np.unique(draws.code[positives.item[begin:end]], return_inverse=True)
             draws_of_query(
                 entries[starts[i] : starts[i + 1]],
-                packing,
+                self.ahead.packing,
                 begin,
                 positives.distance[begin:end],
                 tied[begin:end],

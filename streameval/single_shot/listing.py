@@ -15,6 +15,7 @@ from streameval.kernels.identities import MANY
 from streameval.kernels.tiles import Doubts, LevelTable, Tile
 from streameval.single_shot.ahead import (
     ONE,
+    ROWS,
     SHOT_DOUBTS,
     Ahead,
     Leading,
@@ -23,7 +24,7 @@ from streameval.single_shot.ahead import (
     place,
     shot_entries,
 )
-from streameval.typing import Int32Array, IntArray
+from streameval.typing import HashArray, Int32Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,13 @@ class Listing:
             larger = np.empty(capacity, np.uint64)
             larger[: self.size] = self.ahead.entries[: self.size]
             self.ahead = self.ahead._replace(entries=larger)
+
+    def by_query(self) -> tuple[HashArray, IntArray]:
+        """Return the entries, folded, and where those of each query and of the next begin."""
+        self.fold()
+        entries, packing = self.ahead.entries[: self.size], self.ahead.packing
+        firsts = (ROWS * self._positives.indptr).astype(np.uint64) << packing.row
+        return entries, np.searchsorted(entries, firsts)
 
     def fold(self) -> None:
         """Sort the list, add up what is equal, and leave out what is hopeless."""
