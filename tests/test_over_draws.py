@@ -315,6 +315,7 @@ def test_command_line(features: dict[str, Any], tmp_path: Path) -> None:
         ({"trials": {"times": "all", "per": ["cam"]}}, "groups of one identity; add id"),
         ({"cmc": "all-shots"}, "its cmc is 'all-shots'; 'first-match' or"),
         ({"positive": "same(id) and not same(cam)"}, "give same\\(id\\)"),
+        ({"queries": "rest", "self_match": "key"}, "an image is told by its row"),
     ],
 )
 def test_draws_that_have_no_expectation(changes: dict[str, Any], words: str) -> None:

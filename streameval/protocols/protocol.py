@@ -186,6 +186,9 @@ class Protocol:
             and not drawn
             and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
             "add [trials]",
+            self.own_images != self.self_match == "key"
+            and f"self_match of protocol {self.name} is 'key', and its queries are {REST!r}, over "
+            "all draws: there an image is told by its row; leave self_match out",
         )
 
     def rule_of(self, name: str) -> Rule | None:
