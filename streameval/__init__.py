@@ -6,6 +6,7 @@
     rankings      ranked lists of a few queries, from the inputs of a saved result
     audit         likely mistakes in the inputs
     evaluation    evaluate(), evaluate_all()
+    reranking     k-reciprocal re-ranking of features
     neighbors     lists of neighbours, stored or from FAISS; comparison of indexes
     sources       sources of distances: features, stored distances, functions
     run           sessions that run requests: tasks, passes, threads, Dask, finished work
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from streameval.protocols.rows import Rows
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.protocols.trials import Trials
+    from streameval.reranking.reranked import Reranked
     from streameval.result import Evaluation
     from streameval.result.average import Average, average
     from streameval.result.comparison import compare
@@ -100,6 +102,7 @@ _HOMES = {
     "result.several": "Evaluations",
     "result.comparison": "compare",
     "result.evaluation": "Evaluation",
+    "reranking.reranked": "Reranked",
     "run.progress": "Progress",
     "sources.computed": "Computed",
     "sources.distances": "Distances",
@@ -130,6 +133,7 @@ __all__ = [
     "Progress",
     "Protocol",
     "RankStatistics",
+    "Reranked",
     "Rows",
     "StreamevalError",
     "StreamevalWarning",

@@ -118,6 +118,7 @@ class Limits:
         if on is None:
             return Process(self.memory, self.threads, 0, dict(here))
         kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes(problem.queries)}
+        kept |= problem.beside
         return Process(on.memory, on.threads, on.count, kept)
 
 

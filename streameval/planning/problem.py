@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streameval.kernels.identities import IDENTITY_DOUBTS
 from streameval.protocols.listed import PAIRS
@@ -195,6 +195,8 @@ class Problem:
     asking : int
         Queries of all evaluations, where these count parts of tiles; 0 where one counts tiles as
         they are.
+    beside : dict of str to int
+        Bytes that the source holds beside, whatever the cut, by what holds them.
     """
 
     queries: int
@@ -208,6 +210,7 @@ class Problem:
     identities: JointSizes | None = None
     near: int = 0
     asking: int = 0
+    beside: Holders = field(default_factory=dict)
 
     @property
     def times(self) -> int:
@@ -239,7 +242,7 @@ class Problem:
         by_item = self.gallery + self._class_bytes
         sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
-        return {"labels": labels, **self.round_bytes(self.queries)}
+        return {"labels": labels, **self.beside, **self.round_bytes(self.queries)}
 
     @property
     def least_round(self) -> int:

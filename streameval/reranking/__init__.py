@@ -1,0 +1,1 @@
+"""k-reciprocal re-ranking: neighbours of all images, their encodings, and distances from these."""

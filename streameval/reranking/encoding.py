@@ -1,0 +1,246 @@
+"""Encodings of images by their k-reciprocal neighbours: the second stage of re-ranking.
+
+Zhong, Zheng, Cao and Li, "Re-ranking Person Re-identification with k-reciprocal Encoding" (CVPR
+2017). Of N images, with D'(i, j) = D(i, j) / max_j D(i, j):
+
+    N(i, k)   the k + 1 nearest of i, itself first; ties by index
+    R(i, k)   {j in N(i, k) : i in N(j, k)}
+    R*(i)     R(i, k1), and for each c in R(i, k1) all of R(c, round(k1 / 2)) of which more than two
+              thirds are in R(i, k1)
+    V(i, j)   exp(−D'(i, j)) on R*(i), divided by its sum; where k2 > 1, V(i) becomes the mean of V
+              over the first k2 of the ranking of i, itself among them
+
+Sums are by ascending image, in float64, and the exponential is `exponential.exp_down`: V has the
+same bits on any processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.reranking.exponential import exp_down
+from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray, Span
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of neighbourhoods.
+
+    Attributes
+    ----------
+    k1, k2 : int
+    """
+
+    k1: int
+    k2: int
+
+    @property
+    def half(self) -> int:
+        """k1 / 2, rounded half to even as NumPy does."""
+        return int(np.around(self.k1 / 2))
+
+    @property
+    def neighbors(self) -> int:
+        """Nearest images that are needed of each, beside itself."""
+        return max(self.k1, self.k2 - 1)
+
+    @property
+    def most(self) -> int:
+        """The most entries of a row of V."""
+        return (self.k1 + 1) * (self.half + 2) * max(self.k2, 1)
+
+
+class Ranking(NamedTuple):
+    """The nearest images of each.
+
+    Attributes
+    ----------
+    item : [N, K + 1] int32
+        Itself first; ties by index.
+    distance : [N, K + 1] float64
+        0 of itself.
+    greatest : [N] float64
+        The greatest distance of each.
+    """
+
+    item: Int32Array
+    distance: FloatArray
+    greatest: FloatArray
+
+
+class SparseRows(NamedTuple):
+    """Sparse rows.
+
+    Attributes
+    ----------
+    begin : [n + 1] int64
+        Where each row begins.
+    item : [E] int32
+        Ascending within a row.
+    value : [E] float64
+    """
+
+    begin: IntArray
+    item: AnyArray
+    value: AnyArray
+
+    @property
+    def of_entry(self) -> IntArray:
+        """The row of each entry, [E] int64."""
+        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
+
+
+def members(ranking: Ranking, rows: Span, sizes: Sizes) -> SparseRows:
+    """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
+    room = (rows[1] - rows[0]) * (sizes.k1 + 1) * (sizes.half + 2)
+    item, value = np.empty(room, np.int32), np.empty(room)
+    begin = np.zeros(rows[1] - rows[0] + 1, np.int64)
+    _members(ranking, rows[0], sizes.k1 + 1, sizes.half + 1, begin, item, value)
+    return SparseRows(begin, item[: begin[-1]].copy(), value[: begin[-1]].copy())
+
+
+def weigh(rows: SparseRows, greatest: FloatArray) -> None:
+    """Replace the distances of rows by V before the mean, in place.
+
+    Parameters
+    ----------
+    rows : SparseRows
+    greatest : [n] float64
+        The greatest distance of each row's image.
+    """
+    _weigh(rows.begin, rows.value, greatest)
+
+
+def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
+    """Return means of rows.
+
+    Parameters
+    ----------
+    rows : SparseRows
+    of : [n, k2] int32
+        The rows that each is the mean of, ascending.
+    """
+    count = np.diff(rows.begin)[of]
+    room = int(count.sum())
+    begin, item, value = np.zeros(len(of) + 1, np.int64), np.empty(room, np.int32), np.empty(room)
+    longest = int(count.sum(axis=1).max(initial=0))
+    _means(*rows, of, longest, begin, item, value)
+    return SparseRows(begin, item[: begin[-1]], value[: begin[-1]])
+
+
+def overlap(rows: SparseRows, one: Indices, other: Indices) -> FloatArray:
+    """Return Σ_m min(V(i, m), V(j, m)) of listed pairs of rows, by ascending m, [p] float64."""
+    out = np.empty(len(one))
+    _overlaps(*rows, one, other, out)
+    return out
+
+
+@compiled(inline="always")
+def _holds(items, count, wanted):  # type: ignore[no-untyped-def]
+    found = False
+    for t in range(count):
+        found |= items[t] == wanted
+    return found
+
+
+@compiled(inline="always")
+def _reciprocal(item, i, count, out):  # type: ignore[no-untyped-def]
+    """Write those of the first `count` nearest of i that have i among theirs; return how many."""
+    found = 0
+    for t in range(min(count, item.shape[1])):
+        j = item[i, t]
+        if _holds(item[j], min(count, item.shape[1]), i):
+            out[found] = j
+            found += 1
+    return found
+
+
+@compiled
+def _members(ranking, first, whole, half, begin, item, value):  # type: ignore[no-untyped-def]
+    near, distance = ranking.item, ranking.distance
+    own, others = np.empty(whole, np.int32), np.empty(half, np.int32)
+    found = np.empty(whole * (half + 1), np.int32)
+    for row in range(len(begin) - 1):
+        i = first + row
+        count = _reciprocal(near, i, whole, own)
+        found[:count], filled = own[:count], count
+        for t in range(count):
+            more, inside = _reciprocal(near, own[t], half, others), 0
+            for u in range(more):
+                inside += _holds(own, count, others[u])
+            if 3 * inside > 2 * more:
+                found[filled : filled + more] = others[:more]
+                filled += more
+        found[:filled].sort()
+        at = begin[row]
+        for t in range(filled):
+            j = found[t]
+            if t > 0 and j == found[t - 1]:
+                continue
+            item[at], value[at] = j, np.nan
+            for u in range(near.shape[1]):  # distances are symmetric, to the bit
+                if near[i, u] == j:
+                    value[at] = distance[i, u]
+                    break
+                if near[j, u] == i:
+                    value[at] = distance[j, u]
+                    break
+            at += 1
+        begin[row + 1] = at
+
+
+@compiled
+def _weigh(begin, value, greatest):  # type: ignore[no-untyped-def]
+    for row in range(len(begin) - 1):
+        total, most = 0.0, greatest[row]
+        for t in range(begin[row], begin[row + 1]):
+            value[t] = exp_down(-(value[t] / most)) if most > 0.0 else 1.0
+            total += value[t]
+        for t in range(begin[row], begin[row + 1]):
+            value[t] /= total
+
+
+@compiled
+def _means(begin, item, value, of, longest, out, items, values):  # type: ignore[no-untyped-def]
+    gathered, weights = np.empty(longest, np.int32), np.empty(longest)
+    count = of.shape[1]
+    for row in range(len(of)):
+        filled = 0
+        for t in range(count):
+            for u in range(begin[of[row, t]], begin[of[row, t] + 1]):
+                gathered[filled], weights[filled] = item[u], value[u]
+                filled += 1
+        at, last = out[row] - 1, -1
+        for t in np.argsort(gathered[:filled], kind="mergesort"):  # rows stay in order
+            if gathered[t] != last:
+                at, last = at + 1, gathered[t]
+                items[at], values[at] = last, 0.0
+            values[at] += weights[t]
+        for t in range(out[row], at + 1):
+            values[t] /= count
+        out[row + 1] = at + 1
+
+
+@compiled(inline="always")
+def overlap_of(begin, item, value, i, j):  # type: ignore[no-untyped-def]
+    """Return Σ_m min(V(i, m), V(j, m)), by ascending m."""
+    t, u, total = begin[i], begin[j], 0.0
+    while t < begin[i + 1] and u < begin[j + 1]:
+        if item[t] == item[u]:
+            total += min(value[t], value[u])
+            t, u = t + 1, u + 1
+        elif item[t] < item[u]:
+            t += 1
+        else:
+            u += 1
+    return total
+
+
+@compiled
+def _overlaps(begin, item, value, one, other, out):  # type: ignore[no-untyped-def]
+    for t in range(len(one)):
+        out[t] = overlap_of(begin, item, value, one[t], other[t])

@@ -1,0 +1,70 @@
+"""All images of an evaluation, queries first, against themselves."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from streameval.arrays.composed import JoinedArray
+from streameval.planning.plan import Limits, Plan
+from streameval.planning.planner import make_plan
+from streameval.planning.problem import PairSizes, Problem
+from streameval.protocols.classes import ItemClasses
+from streameval.protocols.pairs import Pairs
+from streameval.run.share import Share
+from streameval.source import Input
+from streameval.sources.features import Features
+
+SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
+"""The metric whose distances are the squared ones of another, up to a factor of 2."""
+
+
+def squared(features: Features) -> Features:
+    """Return the features under their squared distance.
+
+    Of normalised rows the cosine distance is half of it, and all that follows is of ratios.
+    """
+    made = copy(features)
+    made.metric = SQUARED[features.metric]
+    return made
+
+
+class Everyone(Features):
+    """The rows of queries and gallery as one set, under their squared distance.
+
+    Parameters
+    ----------
+    features : Features
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._sides = features.inputs()
+        self.metric, self.dtype = SQUARED[features.metric], features.dtype
+        self.query = self.gallery = JoinedArray(
+            [features.query, features.gallery], 0, "queries and gallery"
+        )
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features of both sides."""
+        return self._sides
+
+    @property
+    def share(self) -> Share:
+        """What is looked at: every pair but that of an image with itself."""
+        size = self.shape[0]
+        none, image = np.zeros(size, np.bool_), np.arange(size + 1)
+        classes = ItemClasses.none(size, size)
+        return Share(Pairs(image, image[:-1], none, none, none, classes))
+
+    def neighbor_plan(self, most: int, limits: Limits) -> Plan:
+        """Return how the search for the nearest of all is cut.
+
+        Raises
+        ------
+        BudgetError
+            If no plan fits the limits.
+        """
+        size = self.shape[0]
+        problem = Problem(size, size, PairSizes(0, size), self.data(), near=2 * most + 2)
+        return make_plan(problem, limits)

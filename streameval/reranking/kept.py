@@ -1,0 +1,105 @@
+"""Encodings on disk: written block by block, and mapped where they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from streameval.output import TemporaryFolder
+from streameval.reranking.encoding import SparseRows
+from streameval.typing import AnyArray, FloatArray, IntArray
+
+ITEM, VALUE = np.dtype("<i4"), np.dtype("<f8")
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Sparse rows in two files, mapped anew whenever they are read.
+
+    What has been read is let go of with the mapping.
+
+    Attributes
+    ----------
+    folder : Path
+    begin : [n + 1] int64
+    """
+
+    folder: Path
+    begin: IntArray
+
+    def mapped(self) -> SparseRows:
+        """Return the rows, mapped."""
+        names = (("items", ITEM), ("values", VALUE))
+        return SparseRows(self.begin, *(_mapped(self.folder / name, kind) for name, kind in names))
+
+
+def _mapped(path: Path, kind: np.dtype[Any]) -> AnyArray:
+    return np.memmap(path, kind, "r").view(np.ndarray)
+
+
+class RowWriter:
+    """Writes sparse rows to two files in a folder: a context.
+
+    Parameters
+    ----------
+    folder : Path
+        It is made.
+    rows : int
+        How many there will be.
+    """
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._begin, self._rows = folder, np.zeros(rows + 1, np.int64), 0
+        self._files: tuple[BinaryIO, BinaryIO] = (
+            (folder / "items").open("wb"),
+            (folder / "values").open("wb"),
+        )
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def add(self, rows: SparseRows) -> None:
+        """Write the rows that follow."""
+        items, values = self._files
+        items.write(np.ascontiguousarray(rows.item, ITEM).data)
+        values.write(np.ascontiguousarray(rows.value, VALUE).data)
+        start, stop = self._rows, self._rows + len(rows.begin) - 1
+        self._begin[start + 1 : stop + 1] = self._begin[start] + rows.begin[1:]
+        self._rows = stop
+
+    def kept(self) -> KeptRows:
+        """Return the rows, once all are written."""
+        for file in self._files:
+            file.flush()
+        return KeptRows(self._folder, self._begin)
+
+
+@dataclass(frozen=True, eq=False)
+class Encodings:
+    """What re-ranked distances are computed from, beside distances of features.
+
+    Attributes
+    ----------
+    rows : KeptRows
+        V of queries, then gallery items.
+    greatest : [Q] float64
+        The greatest distance of each query.
+    folder : TemporaryFolder
+        Where V is, as long as this is referred to.
+    """
+
+    rows: KeptRows
+    greatest: FloatArray
+    folder: TemporaryFolder | None = None
+
+    def __reduce__(self) -> tuple[type[Encodings], tuple[KeptRows, FloatArray]]:
+        """Leave the folder to the process that made it."""
+        return Encodings, (self.rows, self.greatest)

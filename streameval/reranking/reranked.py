@@ -1,0 +1,247 @@
+"""Features re-ranked by their k-reciprocal neighbours, as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.errors import OptionError, check_path, check_type, entry_point, refuse
+from streameval.kernels.features import Reach
+from streameval.kernels.tiles import Tile
+from streameval.metrics.options import is_count, is_number
+from streameval.output import TemporaryFolder
+from streameval.planning.plan import Limits, Plan, Task, pieces
+from streameval.planning.problem import Data, Holders, Problem
+from streameval.planning.range import Range
+from streameval.reranking.encoding import Sizes
+from streameval.reranking.everyone import SQUARED, Everyone, squared
+from streameval.reranking.kept import Encodings
+from streameval.reranking.stages import BLOCK_BYTES, encode, rank_all
+from streameval.reranking.tiles import ENTRIES, Reranker
+from streameval.run.job import Job, PairPart
+from streameval.run.progress import Watch
+from streameval.run.session import Session, open_session
+from streameval.source import Counted, Input, PlanText
+from streameval.sources.features import Features
+from streameval.sources.tiled import Chosen, TiledSource
+from streameval.typing import FloatArray, IntArray, JsonObject
+
+if TYPE_CHECKING:
+    from streameval.run.preparation import Planned, Prepared
+
+SCANNED_ROWS = 4096  # read together where a bad one is looked for
+
+
+class Reranked(TiledSource):
+    """Features re-ranked with k-reciprocal encoding.
+
+    The distance is that of Zhong, Zheng, Cao and Li, "Re-ranking Person Re-identification with
+    k-reciprocal Encoding" (CVPR 2017): (1 − λ) times the Jaccard distance of the encodings of query
+    and item, plus λ times their squared distance relative to the query's greatest; over all queries
+    and gallery items together, whatever their labels. It lies in [0, 1].
+
+    Parameters
+    ----------
+    features : Features
+        Under the metric cosine (squared distances of normalised rows), euclidean or sqeuclidean.
+    k1 : int
+        Images in a neighbourhood, beside the image itself; at least 2.
+    k2 : int
+        Images whose encodings are averaged; 1 averages none.
+    lambda_ : float
+        λ, in [0, 1].
+    folder : str or Path, optional
+        Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
+        one with other options, but k1 and features, finds them there. On a cluster of several
+        machines all must see it.
+
+    Raises
+    ------
+    OptionError
+        If the metric is another, or an option is out of bounds.
+    """
+
+    encodings: Encodings | None = None
+
+    @entry_point
+    def __init__(
+        self,
+        features: Features,
+        k1: int = 20,
+        k2: int = 6,
+        lambda_: float = 0.3,
+        *,
+        folder: str | Path | None = None,
+    ) -> None:
+        check_type("features", features, Features, "Features(query, gallery) is needed")
+        refuse(
+            OptionError,
+            features.metric not in SQUARED
+            and f"re-ranking needs squared distances, and the metric is {features.metric}; "
+            f"expected one of {', '.join(SQUARED)}",
+            not (is_count(k1) and k1 >= 2)
+            and f"k1 is {k1!r}; a whole number of at least 2 is needed",
+            not is_count(k2) and f"k2 is {k2!r}; a whole number of at least 1 is needed",
+            not (is_number(lambda_) and 0 <= lambda_ <= 1)
+            and f"lambda is {lambda_!r}; a number from 0 to 1 is needed",
+        )
+        if folder is not None:
+            check_path(folder, "folder")
+        self.features, self.folder = features, None if folder is None else Path(folder)
+        self.sizes, self.mix = Sizes(int(k1), int(k2)), float(lambda_)
+        self._base = squared(features)
+
+    def __repr__(self) -> str:
+        sizes = self.sizes
+        return f"Reranked({self.features!r}, k1={sizes.k1}, k2={sizes.k2}, lambda_={self.mix})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(Q, G)."""
+        return self.features.shape
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features of both sides."""
+        return self.features.inputs()
+
+    def options(self) -> JsonObject:
+        """Return the metric, and what it is re-ranked by."""
+        given = {"k1": self.sizes.k1, "k2": self.sizes.k2, "lambda": self.mix}
+        return {**self.features.options(), "rerank": {"name": "k-reciprocal", **given}}
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        return self.features.sides()
+
+    def bounds(self) -> Range:
+        """Return [0, 1]."""
+        return Range(0.0, 1.0)
+
+    def data(self) -> Data:
+        """Return the sizes of the gallery's features."""
+        return self.features.data()
+
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Describe the blocks that are read and multiplied."""
+        return self.features.describe_plan(plan)
+
+    def passes(self, planned: Planned) -> list[str]:
+        """Return the names of the passes over the data, in order."""
+        averaging = ["averaging"] if self.sizes.k2 > 1 else []
+        return ["neighbors", "encoding", *averaging, *super().passes(planned)]
+
+    def plan(self, problem: Problem, limits: Limits) -> Plan:
+        """Return how the counting is cut; the stages before it fit, too.
+
+        Raises
+        ------
+        BudgetError
+            If no plan fits the limits.
+        """
+        everyone = Everyone(self.features)
+        search = everyone.neighbor_plan(self._most, replace(limits, cut=None, tile=None))
+        counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
+        parts = max((search.parts, counting.parts), key=lambda parts: sum(parts.values()))
+        return replace(
+            counting,
+            parts=parts,
+            bytes_read=counting.bytes_read + search.bytes_read,
+            flops=counting.flops + search.flops,
+        )
+
+    @property
+    def _most(self) -> int:
+        """Nearest images that are looked for of each."""
+        return max(min(self.sizes.neighbors, sum(self.shape) - 1), 1)
+
+    def _beside(self, limits: Limits) -> Holders:
+        """Return what the stages after the search hold, by what holds them."""
+        threads = limits.threads if limits.workers is None else limits.workers.threads
+        images, most = sum(self.shape), self._most + 1
+        ranking = images * (12 * most + 4 * self.sizes.k2 + 40)
+        entries = 16 * ENTRIES + 8 * images
+        return {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
+
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
+        """Return the statistics of all pairs, once all images are encoded."""
+        images, pairs = sum(self.shape), prepared[0].plan.pairs
+        total = images * images + 2 * images + pairs * prepared[0].problem.passes
+        session.progress.begin(total, prepared[0].plan.bytes_read)
+        ready = self.ready(session, prepared[0].limits)
+        session.guards[ready] = session.guard(self)
+        given = [replace(one, request=one.request.with_source(ready)) for one in prepared]
+        return TiledSource.count(ready, given, session)
+
+    def ready(self, session: Session, limits: Limits) -> Reranked:
+        """Return the source with the encodings of all images."""
+        everyone, kept = Everyone(self.features), self.folder or session.record.file("reranking")
+        limits = replace(limits, cut=None, tile=None)
+        ranking = rank_all(everyone, self.sizes, limits, session, kept)
+        folder = TemporaryFolder(session.scratch)
+        rows = encode(everyone, ranking, self.sizes, session, folder)
+        made = copy(self)
+        greatest = ranking.greatest[: self.shape[0]].copy()
+        made.encodings = Encodings(rows, greatest, folder)
+        return made
+
+    def first_bad_row(self, stop: int) -> None:
+        """Raise InputError for the first row that can't be evaluated, if any."""
+        for rows in pieces((0, self.shape[0]), SCANNED_ROWS):
+            self.features.read_query(*rows)
+        self.features.first_bad_row(self.shape[1])
+
+    def tiles(
+        self,
+        job: Job,
+        task: Task,
+        watch: Watch,
+        *,
+        check: bool = True,
+        reach: Reach | None = None,
+    ) -> Iterator[Tile]:
+        """Yield the tiles of a task; the values are overwritten by the next tile."""
+        by = self._reranker(task.queries[0])
+        for tile in self._base.tiles(job, task, watch, check=check):
+            yield by.reranked(tile)
+
+    def _reranker(self, first: int) -> Reranker:
+        if self.encodings is None:
+            raise RuntimeError("images are not encoded yet")
+        return Reranker(self.encodings, self.mix, first)
+
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs into parts whose gallery rows take little memory."""
+        return self._base.pair_parts(plan, query, item)
+
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of listed pairs, [p] float64."""
+        distance = self._base.pair_distances(job, part)
+        return self._reranker(part.queries[0]).distances(part.query, part.item, distance)
+
+    def distance_blocks(
+        self, queries: Sequence[int], block_bytes: int
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the distances of a few queries, gallery block by gallery block."""
+        if self.encodings is None:
+            with open_session({}) as session:
+                yield from self.ready(session, session.limits(self)).distance_blocks(
+                    queries, block_bytes
+                )
+            return
+        by = self._reranker(0)
+        for first, block in self._base.distance_blocks(queries, block_bytes):
+            item = first + np.arange(block.shape[1])
+            yield (
+                first,
+                np.stack(
+                    [
+                        by.distances(np.full(len(item), query), item, row)
+                        for query, row in zip(queries, block, strict=True)
+                    ]
+                ),
+            )

@@ -1,0 +1,197 @@
+"""The stages before counting: the nearest images of all, and their encodings, which go to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from streameval.output import TemporaryFolder, refused
+from streameval.planning.plan import Cut, Limits, Plan, pieces
+from streameval.reranking.encoding import (
+    Ranking,
+    Sizes,
+    SparseRows,
+    mean_rows,
+    members,
+    weigh,
+)
+from streameval.reranking.everyone import Everyone
+from streameval.reranking.kept import KeptRows, RowWriter
+from streameval.reranking.nearest import find_nearest, unpacked
+from streameval.run.checkpoint import Checkpoint
+from streameval.run.executor import Pass, ThreadExecutor
+from streameval.run.job import Job
+from streameval.run.progress import Watch
+from streameval.run.record import NO_RECORD, PLACES, Manifest, Record
+from streameval.run.session import Session
+from streameval.typing import FloatArray, Int32Array, IntArray, Span
+
+NEIGHBORS = "neighbors"  # the stage, and the folder of its record
+BLOCK_ROWS = 1024  # encoded at a time
+TAKEN_BYTES = 16 << 20  # of rows that are read for missing distances at a time
+BLOCK_BYTES = 24_000 * BLOCK_ROWS + 2 * TAKEN_BYTES  # of a block in the making
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some images that are encoded together.
+
+    Attributes
+    ----------
+    rows : (int, int)
+    """
+
+    rows: Span
+
+    @property
+    def pairs(self) -> int:
+        """What is worked off: a pair an image."""
+        return self.rows[1] - self.rows[0]
+
+    def __str__(self) -> str:
+        return f"images {self.rows[0]}:{self.rows[1]}"
+
+
+def rank_all(
+    everyone: Everyone, sizes: Sizes, limits: Limits, session: Session, folder: Path | None
+) -> Ranking:
+    """Return the nearest images of each image, and its greatest distance.
+
+    Parameters
+    ----------
+    everyone : Everyone
+    sizes : Sizes
+    limits : Limits
+    session : Session
+    folder : Path, optional
+        Where what is found is kept, and taken from where it is there.
+    """
+    size = everyone.shape[0]
+    most = min(sizes.neighbors, size - 1)
+    item, distance = np.zeros((size, most + 1), np.int32), np.zeros((size, most + 1))
+    item[:, 0], greatest = np.arange(size), np.zeros(size)
+    if not most:
+        return Ranking(item, distance, greatest)
+    plan = everyone.neighbor_plan(most, limits)
+    with _record(everyone, most, limits, folder) as (record, with_record):
+        plan = with_record(plan)
+        stage = record.stage(NEIGHBORS, plan.tasks)
+        job = Job(everyone, plan, (everyone.share,))
+        for (start, stop), packed in session.sums(find_nearest(most), job, stage).items():
+            rows = slice(start, stop)
+            distance[rows, 1:], item[rows, 1:], greatest[rows] = unpacked(packed)
+        record.release()
+    return Ranking(item, distance, np.maximum(greatest, 0.0))
+
+
+@contextmanager
+def _record(
+    everyone: Everyone, most: int, limits: Limits, folder: Path | None
+) -> Iterator[tuple[Record, Callable[[Plan], Plan]]]:
+    """Yield the record of the search, and what returns the plan to follow."""
+    if folder is None:
+        yield NO_RECORD, lambda plan: plan
+        return
+
+    def describe() -> Manifest:
+        sides = everyone.inputs()
+        return {
+            "options": {**everyone.options(), NEIGHBORS: most},
+            "inputs": {one.name: one.fingerprint() for one in sides},
+            PLACES: {one.name: one.uri for one in sides},
+        }
+
+    def with_cut(cut: Cut) -> Plan:
+        return everyone.neighbor_plan(most, replace(limits, cut=cut))
+
+    with Checkpoint(folder / NEIGHBORS, resume=True) as record:
+        yield record, lambda plan: record.start(describe, plan, with_cut)
+
+
+def encode(
+    everyone: Everyone, ranking: Ranking, sizes: Sizes, session: Session, folder: TemporaryFolder
+) -> KeptRows:
+    """Return V of all images, in a folder.
+
+    Parameters
+    ----------
+    everyone : Everyone
+    ranking : Ranking
+    sizes : Sizes
+    session : Session
+    folder : TemporaryFolder
+    """
+    first = partial(_encode, ranking, sizes)
+    single = _written("encoding", first, everyone, session, folder.path / "single")
+    count = min(sizes.k2, ranking.item.shape[0])
+    if count < 2:
+        return single
+    of = np.sort(ranking.item[:, :count], axis=1)
+    mean = partial(_mean, single, of)
+    return _written("averaging", mean, everyone, session, folder.path / "mean")
+
+
+def _written(
+    name: str,
+    compute: Callable[[Job, Block, Watch], SparseRows],
+    everyone: Everyone,
+    session: Session,
+    folder: Path,
+) -> KeptRows:
+    """Write what is computed of blocks of images, in their order."""
+    size = everyone.shape[0]
+    blocks = [Block(rows) for rows in pieces((0, size), BLOCK_ROWS)]
+    here = replace(session, executor=ThreadExecutor(session.threads), connection=None)
+    plan = Plan("features", (), 0, (0, 0), session.threads, session.memory, {}, 0, 0)
+    waiting: dict[int, SparseRows] = {}
+    following = 0
+    with (
+        refused("encodings can't be kept on disk", "make room, or set TMPDIR to where there is"),
+        RowWriter(folder, size) as writer,
+    ):
+        for (index,), rows in here.run(Pass(name, compute), Job(everyone, plan), blocks):
+            waiting[index] = rows
+            while following in waiting:
+                writer.add(waiting.pop(following))
+                following += 1
+        return writer.kept()
+
+
+def _encode(ranking: Ranking, sizes: Sizes, job: Job, block: Block, watch: Watch) -> SparseRows:
+    """Return V of some images, before the mean."""
+    rows = members(ranking, block.rows, sizes)
+    missing = np.flatnonzero(np.isnan(rows.value))
+    if missing.size:
+        rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
+    weigh(rows, ranking.greatest[slice(*block.rows)])
+    watch.advance(block.pairs)
+    return rows
+
+
+def _distances(everyone: Everyone, span: Span, rows: SparseRows, which: IntArray) -> FloatArray:
+    """Return the canonical distances of some entries of rows, [p] float64."""
+    own = everyone.read_query(*span)
+    image, item = rows.of_entry[which], rows.item[which].astype(np.int64)
+    order = np.argsort(item, kind="stable")
+    image, item, found = image[order], item[order], np.empty(len(which))
+    step = max(TAKEN_BYTES // (everyone.width * 8), 1)
+    for start, stop in pieces((0, len(item)), step):
+        part = slice(start, stop)
+        taken, place = np.unique(item[part], return_inverse=True)
+        vectors = everyone.take_gallery(taken)
+        found[part] = everyone.distance.pairs(own, vectors, image[part], place)
+    distances = np.empty(len(which))
+    distances[order] = found
+    return distances
+
+
+def _mean(single: KeptRows, of: Int32Array, job: Job, block: Block, watch: Watch) -> SparseRows:
+    """Return the means of V over the first k2 of the ranking of some images."""
+    watch.advance(block.pairs)
+    return mean_rows(single.mapped(), of[slice(*block.rows)])

@@ -1,0 +1,245 @@
+"""Tiles of re-ranked distances, made in place of those of distances of features.
+
+    s(q, g)   Σ_m min(V(q, m), V(g, m)), by ascending m; 1 where it rounds to more
+    J(q, g)   1 − s / (2 − s)
+    d*(q, g)  (1 − λ) J(q, g) + λ D'(q, g)
+
+s is exact, and d* ascends with D. A tile that knows D to within its guard band knows d* to within
+λ times that, in units of D'; where D is canonical, so is d*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.kernels.tiles import Columns, Tile, product
+from streameval.reranking.encoding import SparseRows, overlap
+from streameval.reranking.kept import Encodings
+from streameval.typing import FloatArray, Indices, Int32Array, IntArray, Span
+
+ROUNDED = 2.0**-48  # relative error of a level, and of what is computed in float64
+ENTRIES = 1 << 20  # of encodings of gallery items that are looked up at a time
+
+
+class Index(NamedTuple):
+    """The entries of V of some columns of a tile, by image.
+
+    Attributes
+    ----------
+    columns : (int, int)
+        Start and stop.
+    begin : [N + 1] int64
+        Where the entries of each image begin.
+    column : [E] int32
+        Counted from the first.
+    value : [E] float64
+    """
+
+    columns: Span
+    begin: IntArray
+    column: Int32Array
+    value: FloatArray
+
+
+class Reranker:
+    """Makes tiles of re-ranked distances of a block of queries.
+
+    Parameters
+    ----------
+    encodings : Encodings
+    mix : float
+        λ.
+    first : int
+        The first query of the block.
+    """
+
+    def __init__(self, encodings: Encodings, mix: float, first: int) -> None:
+        self._encodings, self._mix, self._first = encodings, mix, first
+        self._of: Columns | None = None  # the columns that were looked up last
+        self._columns: Columns | None = None
+        self._kept: list[Index] = []
+
+    def reranked(self, tile: Tile) -> Tile:
+        """Return the tile of re-ranked distances; the values of the given one are overwritten."""
+        greatest = self._encodings.greatest[self._first + tile.query]
+        band = tile.band
+        exact = self._mix == 0.0 or not band.any()
+        low, top, values = np.zeros(len(greatest)), greatest, tile.values
+        if self._mix == 0.0:
+            top = low
+        elif not exact:
+            low, most = (tile.row_levels(one).tied for one in (low, greatest))
+            top = most - low
+            error = band + 2 * ROUNDED * (np.abs(low) + np.abs(most))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                band = np.where(greatest > 0, self._mix * error / top, 0.0)
+            band = np.where(top > 0, band, np.where(greatest > 0, np.inf, 0.0)) + ROUNDED
+            band += np.finfo(values.dtype).eps if values.dtype == np.float32 else 0.0
+        if exact:
+            values = np.empty(values.shape)
+        columns = self._look_up(tile.columns, values.dtype)
+        known, rows = self._encodings.rows.mapped(), self._first + tile.query
+        for index in self._indices(tile.columns, known):
+            part = tile.values, tile.columns.weight, tile.columns.offset, tile.offset_row
+            _fill(part, (low, top, self._mix), rows, known, index, values)
+        if exact:
+            return Tile(values, tile.query, tile.offset_row, columns, tile.last)
+        return RerankedTile(
+            values, tile.query, tile.offset_row, columns, tile.last, base=tile, by=self, error=band
+        )
+
+    def distances(self, query: Indices, item: IntArray, distance: FloatArray) -> FloatArray:
+        """Return d* of pairs, [p] float64.
+
+        Parameters
+        ----------
+        query, item : [p] integers
+            Queries of the block, and gallery items.
+        distance : [p] float64
+            Canonical distances D.
+        """
+        rows, own, out = self._encodings.rows.mapped(), self._first + query, np.empty(len(query))
+        shared = overlap(rows, own, len(self._encodings.greatest) + item)
+        _mix_all(shared, distance, self._encodings.greatest[own], self._mix, out)
+        return out
+
+    def _look_up(self, columns: Columns, kind: np.dtype[Any]) -> Columns:
+        """Return columns without weights, and offsets that rule out what those given do."""
+        if self._columns is None or self._of is not columns:
+            offset = np.where(np.isinf(columns.offset), np.inf, 0.0).astype(kind)
+            self._columns = Columns(columns.item, None, offset)
+            self._of, self._kept = columns, []
+        return self._columns
+
+    def _indices(self, columns: Columns, known: SparseRows) -> Iterator[Index]:
+        """Yield the entries of columns, so many columns at a time that they take little memory."""
+        if self._kept:
+            yield from self._kept
+            return
+        images = len(self._encodings.greatest) + columns.item
+        ends = np.cumsum(known.begin[images + 1] - known.begin[images])
+        left, count = 0, len(images)
+        while left < count:
+            most = ENTRIES + (ends[left - 1] if left else 0)
+            right = max(int(np.searchsorted(ends, most, side="right")), left + 1)
+            index = _indexed(known, images[left:right], (left, right))
+            if right - left == count:
+                self._kept = [index]
+            yield index
+            left = right
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RerankedTile(Tile):
+    """Re-ranked distances, as far as a tile of distances tells them.
+
+    Attributes
+    ----------
+    base : Tile
+        Its values are overwritten.
+    by : Reranker
+    error : [m] float64
+        The guard band.
+    """
+
+    base: Tile
+    by: Reranker
+    error: FloatArray
+
+    @property
+    def refinable(self) -> bool:
+        """Whether the tile of distances is."""
+        return self.base.refinable
+
+    @property
+    def band(self) -> FloatArray:
+        """The guard band of each row."""
+        return self.error
+
+    def resolve(self, query: Indices, column: Indices) -> FloatArray:
+        """Return the canonical re-ranked distances of pairs, [p] float64."""
+        distance = self.base.resolve(query, column)
+        return self.by.distances(query, self.columns.item[column], distance)
+
+    def finer(self, rows: IntArray) -> Iterator[Tile]:
+        """Yield tiles with a narrower band that hold these rows."""
+        mine = {name: getattr(self, name) for name in ("values", "query", "offset_row")}
+        for tile in replace(self.base, **mine).finer(rows):
+            yield self.by.reranked(tile)
+
+
+def _indexed(known: SparseRows, images: IntArray, columns: Span) -> Index:
+    """Return the entries of the rows of some images, which are columns of a tile."""
+    room = int((known.begin[images + 1] - known.begin[images]).sum())
+    begin = np.zeros(len(known.begin) + 1, np.int64)
+    column, value = np.empty(room, np.int32), np.empty(room)
+    _index(*known, images, begin, column, value)
+    return Index(columns, begin[:-1], column, value)
+
+
+@compiled
+def _index(begins, items, values, images, begin, column, value):  # type: ignore[no-untyped-def]
+    for image in images:
+        for t in range(begins[image], begins[image + 1]):
+            begin[items[t] + 2] += 1
+    for m in range(1, len(begin)):
+        begin[m] += begin[m - 1]
+    for k in range(len(images)):
+        for t in range(begins[images[k]], begins[images[k] + 1]):
+            at = begin[items[t] + 1]
+            column[at], value[at] = k, values[t]
+            begin[items[t] + 1] = at + 1
+
+
+@compiled(inline="always")
+def _mixed(overlap, relative, mix):  # type: ignore[no-untyped-def]
+    """Return d* of s, D' and λ."""
+    overlap = min(overlap, 1.0)
+    return (1.0 - mix) * (1.0 - overlap / (2.0 - overlap)) + mix * relative
+
+
+@compiled
+def _mix_all(overlap, distance, greatest, mix, out):  # type: ignore[no-untyped-def]
+    """Write d* of pairs, of s, D and the query's greatest D."""
+    for t in range(len(overlap)):
+        relative = distance[t] / greatest[t] if greatest[t] > 0.0 else 0.0
+        out[t] = _mixed(overlap[t], relative, mix)
+
+
+@compiled
+def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
+    """Write d* of the columns of an index, from the values of a tile.
+
+    Parameters
+    ----------
+    part : tuple
+        Values, weight, offset and offset row of the tile.
+    line : tuple of [m] float64, [m] float64, float64
+        The value of distance 0, and how far from it that of the greatest is; λ.
+    rows : [m] int64
+        The row of V of each query.
+    known, index : SparseRows, Index
+    out : [m, n], written
+        May be the values.
+    """
+    (values, weight, offset, offset_row), (low, top, mix) = part, line
+    begin, item, value = known
+    (left, right), starts, column, shares = index
+    shared, infinite = np.empty(right - left), values.dtype.type(np.inf)
+    for r in range(len(rows)):
+        shared[:] = 0.0
+        for t in range(begin[rows[r]], begin[rows[r] + 1]):
+            own, image = value[t], item[t]
+            for e in range(starts[image], starts[image + 1]):
+                shared[column[e]] += min(own, shares[e])
+        bottom, reach, row, add = low[r], top[r], values[r], offset[offset_row[r]]
+        for k in range(left, right):
+            given = product(row, weight, k) + add[k]
+            relative = (np.float64(given) - bottom) / reach if reach > 0.0 else 0.0
+            mixed = _mixed(shared[k - left], relative, mix)
+            out[r, k] = mixed if given < infinite else np.inf

@@ -1,0 +1,97 @@
+"""k-reciprocal re-ranking: distances of the definition to the bit, and what it refuses."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_reranking import oracle_reranked
+from profiles import examples
+from support.reranking import exponentials
+
+import streameval as se
+
+Array = npt.NDArray[Any]
+METRICS = ("cosine", "euclidean", "sqeuclidean")
+
+
+def images(rng: np.random.Generator, kind: str, count: int, width: int) -> Array:
+    """Return features: at random, around few centres, of few values, or with copies."""
+    rows = rng.standard_normal((count, width)).astype(np.float32)
+    if kind == "clustered":
+        centres = rng.standard_normal((max(count // 8, 1), width)).astype(np.float32)
+        return (centres[rng.integers(0, len(centres), count)] + 0.3 * rows).astype(np.float32)
+    if kind == "few values":
+        return np.sign(rows) * np.ceil(np.abs(rows))
+    if kind == "copies":
+        return rows[rng.integers(0, max(count // 4, 1), count)]
+    if kind == "half":
+        return rows.astype(np.float16)
+    return rows
+
+
+def labels(rng: np.random.Generator, queries: int, items: int) -> dict[str, se.Labels]:
+    return {
+        "query": se.Labels(rng.integers(0, 6, queries), rng.integers(0, 3, queries)),
+        "gallery": se.Labels(rng.integers(-1, 5, items), rng.integers(0, 3, items)),
+    }
+
+
+def evaluate(*args: Any, **kwargs: Any) -> se.Evaluation:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", se.StreamevalWarning)
+        return se.evaluate(*args, **kwargs)
+
+
+def all_distances(source: se.Reranked) -> Array:
+    """Return the distances of all pairs."""
+    blocks = source.distance_blocks(range(source.shape[0]), 1 << 14)
+    return np.concatenate([block for _, block in blocks], axis=1)
+
+
+@pytest.mark.parametrize("kind", ["random", "clustered", "few values", "copies", "half"])
+@given(data=st.data())
+@examples(12)
+def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -> None:
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    queries, items = draw(st.integers(1, 12)), draw(st.integers(1, 90))
+    given = {
+        "k1": draw(st.sampled_from([2, 3, 5, 7, 20])),
+        "k2": draw(st.sampled_from([1, 2, 6, 12])),
+        "lambda_": draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
+    }
+    metric = draw(st.sampled_from(METRICS))
+    rows = images(rng, kind, queries + items, 33)
+    query, gallery = rows[:queries], rows[queries:]
+    expected = oracle_reranked(query, gallery, metric, **given)
+    source = se.Reranked(se.Features(query, gallery, metric), **given)
+    assert np.array_equal(all_distances(source), expected)
+    sides = labels(rng, queries, items)
+    tile = draw(st.sampled_from([None, (5, 17)]))
+    result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))
+    by_matrix = evaluate(se.Distances(expected), **sides, range=(0, 1))
+    assert result.statistics.equals(by_matrix.statistics)
+
+
+def test_exponential_is_within_one_unit_in_the_last_place() -> None:
+    rng = np.random.default_rng(0)
+    values = np.concatenate(
+        [-rng.random(3000), -(rng.random(500) ** 8), [0.0, -1.0, -0.5, -5e-324]]
+    )
+    found = exponentials(values)
+    assert found[3500] == 1.0
+    with localcontext() as context:
+        context.prec = 50
+        exact = [Decimal(value).exp() for value in values.tolist()]
+        errors = [
+            abs(Decimal(one) - wanted) / Decimal(float(np.spacing(float(wanted))))
+            for one, wanted in zip(found.tolist(), exact, strict=True)
+        ]
+    assert max(errors) < 1
