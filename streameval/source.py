@@ -205,6 +205,17 @@ class Source(ABC):
     def describe_plan(self, plan: Plan) -> PlanText:
         """Return in words what is read, and multiplied, at a time."""
 
+    def ready(self, session: Session, limits: Limits) -> Source:
+        """Return the source as it is counted, once what that needs is made.
+
+        Parameters
+        ----------
+        session : Session
+        limits : Limits
+            What the work may take.
+        """
+        return self
+
     @abstractmethod
     def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics of all pairs, of each of several evaluations with one plan.

@@ -26,7 +26,7 @@ from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.session import Session, open_session
-from streameval.source import Counted, Input, PlanText
+from streameval.source import Input, PlanText
 from streameval.sources.features import Features
 from streameval.sources.tiled import Chosen, TiledSource
 from streameval.typing import FloatArray, IntArray, JsonObject
@@ -167,18 +167,13 @@ class Reranked(TiledSource):
         entries = 16 * ENTRIES + 8 * images
         return {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
 
-    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
-        """Return the statistics of all pairs, once all images are encoded."""
-        images, pairs = sum(self.shape), prepared[0].plan.pairs
-        total = images * images + 2 * images + pairs * prepared[0].problem.passes
-        session.progress.begin(total, prepared[0].plan.bytes_read)
-        ready = self.ready(session, prepared[0].limits)
-        session.guards[ready] = session.guard(self)
-        given = [replace(one, request=one.request.with_source(ready)) for one in prepared]
-        return TiledSource.count(ready, given, session)
+    def begin(self, prepared: Prepared, session: Session) -> None:
+        """Do nothing: `ready` has told the progress."""
 
     def ready(self, session: Session, limits: Limits) -> Reranked:
         """Return the source with the encodings of all images."""
+        images, (queries, items) = sum(self.shape), self.shape
+        session.progress.begin(images * (images + 2) + queries * items, 0)
         everyone, kept = Everyone(self.features), self.folder or session.record.file("reranking")
         limits = replace(limits, cut=None, tile=None)
         ranking = rank_all(everyone, self.sizes, limits, session, kept)
@@ -187,6 +182,7 @@ class Reranked(TiledSource):
         made = copy(self)
         greatest = ranking.greatest[: self.shape[0]].copy()
         made.encodings = Encodings(rows, greatest, folder)
+        session.guards[made] = session.guard(self)  # what it reads is the same
         return made
 
     def first_bad_row(self, stop: int) -> None:

@@ -51,12 +51,12 @@ def carry_out_all(prepared: Sequence[Prepared], session: Session) -> list[Evalua
     source = prepared[0].source
     try:
         try:
-            counted = source.count(prepared, session)
+            counted = _count(prepared, session)
         except NotUnitError:  # the range must come from the data after all
             prepared = [one.with_range_from_data() for one in prepared]
             session.record.begin("range from data")
             session = replace(session)  # with a watch that is not cancelled
-            counted = source.count(prepared, session)
+            counted = _count(prepared, session)
     except BadRowError as error:  # a pass may meet a later one first
         source.first_bad_row(error.row)
         raise
@@ -66,6 +66,12 @@ def carry_out_all(prepared: Sequence[Prepared], session: Session) -> list[Evalua
         _evaluation(one, own, describe_run(one, started, seconds) | read)
         for one, own in zip(prepared, counted, strict=True)
     ]
+
+
+def _count(prepared: Sequence[Prepared], session: Session) -> list[Counted]:
+    """Count what is prepared, once its source is ready."""
+    ready = prepared[0].source.ready(session, prepared[0].limits)
+    return ready.count([one.of_source(ready) for one in prepared], session)
 
 
 def _evaluation(prepared: Prepared, counted: Counted, provenance: JsonObject) -> Evaluation:

@@ -132,6 +132,10 @@ class Prepared(Planned):
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
+    def of_source(self, source: Source) -> Prepared:
+        """Return the same evaluation of another source, of the same rows."""
+        return replace(self, request=self.request.with_source(source))
+
     def with_cut(self, cut: Cut) -> Plan:
         """Return the plan with the cut of an earlier one, if that fits; else its own."""
         return self.source.plan(self.problem, replace(self.limits, cut=cut))

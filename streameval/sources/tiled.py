@@ -204,6 +204,13 @@ class TiledSource(Source):
         }
         return [name for name, needed in wanted.items() if needed]
 
+    def begin(self, prepared: Prepared, session: Session) -> None:
+        """Tell the progress how many pairs there are in all passes, and what will be read."""
+        problem, plan = prepared.problem, prepared.plan
+        listed = {"features": problem.pairs.positives, "strips": 0, "rectangles": plan.pairs}
+        total = plan.pairs * problem.passes + listed[plan.layout]
+        session.progress.begin(total, plan.bytes_read)
+
     def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics of all pairs: passes over positives, then over everything.
 
@@ -214,10 +221,8 @@ class TiledSource(Source):
         NotUnitError
             If the range relies on vectors of length 1, and there are others.
         """
-        problem, plan = prepared[0].problem, prepared[0].plan
-        listed = {"features": problem.pairs.positives, "strips": 0, "rectangles": plan.pairs}
-        total = plan.pairs * problem.passes + listed[plan.layout]
-        session.progress.begin(total, plan.bytes_read)
+        problem = prepared[0].problem
+        self.begin(prepared[0], session)
         used = _ranges(prepared, session)
         thresholds = [
             Thresholds(range_, *range_.limits(problem.thresholds, problem.edges)) for range_ in used
