@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def oracle_reranked(
-    query: Array, gallery: Array, metric: str, k1: int, k2: int, lambda_: float
+    query: Array, gallery: Array, metric: str, k1: int, k2: int, lambda_: float, power: int = 2
 ) -> Array:
     """Return the re-ranked distances, [Q, G] float64.
 
@@ -29,6 +29,7 @@ def oracle_reranked(
     greatest = squared.max(axis=1)
     relative = np.zeros_like(squared)
     np.divide(squared, greatest[:, None], out=relative, where=greatest[:, None] > 0)
+    relative = relative if power == 2 else relative * relative
     ranked = np.array([np.lexsort((own, squared[i], own != i)) for i in range(count)])
     weights = _weights(ranked, relative, k1)
     if k2 > 1:

@@ -131,6 +131,8 @@ def test_values_of_another_type_are_named(
         fits = type(wrong) is int or (type(wrong) is float and kind.name == "float")
     elif int in kind.scalars:
         fits = fits or type(wrong) in (int, float)
+    elif bool in kind.scalars:
+        fits = fits or isinstance(wrong, bool)
     if fits:
         assert list(read_config(str(file), COMMANDS[words])) == [option.name]
         return

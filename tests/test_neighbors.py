@@ -230,7 +230,7 @@ def test_an_index_is_read_as_deployed_and_kept(capfd: pytest.CaptureFixture[str]
     everywhere = search("cosine", 30, "kept.faiss", search="nprobe=16")
     assert everywhere.provenance["lists"]["missing"] == "bounds"  # it is exact then
     contains(everywhere, se.evaluate(features(), **sides()))
-    ranked = search("cosine", 30, "kept.faiss", search="nprobe=2", rerank=True)
+    ranked = search("cosine", 30, "kept.faiss", search="nprobe=2", canonical=True)
     assert ranked.provenance["lists"]["distances"] == "canonical"
     assert capfd.readouterr().err == ""
 

@@ -37,7 +37,9 @@ def test_lists_equal_those_of_threads(folder: Path, client: Client, index: str) 
     else:
         kept = folder / "kept.faiss"
         se.evaluate(se.Neighbors(features=features, index=index, k=5, save_index=kept), **sides)
-        source = se.Neighbors(features=features, index=kept, k=60, search="nprobe=2", rerank=True)
+        source = se.Neighbors(
+            features=features, index=kept, k=60, search="nprobe=2", canonical=True
+        )
     expected = se.evaluate(source, **sides)
     found = se.evaluate(source, **sides, client=client)
     assert found.statistics.equals(expected.statistics)

@@ -66,6 +66,7 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
         "k1": draw(st.sampled_from([2, 3, 5, 7, 20])),
         "k2": draw(st.sampled_from([1, 2, 6, 12])),
         "lambda_": draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
+        "power": draw(st.sampled_from([2, 4])),
     }
     metric = draw(st.sampled_from(METRICS))
     rows = images(rng, kind, queries + items, 33)

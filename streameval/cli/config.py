@@ -37,7 +37,13 @@ NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
 def options_by_key(command: click.Command) -> dict[str, click.Option]:
     """Return the options that a config file of a command may hold, by their keys."""
     options = [param for param in command.params if isinstance(param, click.Option)]
-    return {flag(option).lstrip("-"): option for option in options if option.expose_value}
+    return {
+        name.lstrip("-"): option
+        for option in options
+        if option.expose_value
+        for name in option.opts
+        if name == flag(option) or name.startswith("--")
+    }
 
 
 def accepts(kind: click.ParamType[Any], value: Any) -> bool:

@@ -29,7 +29,8 @@ TREC = ("trec_run", "trec_qrels")
 
 
 @command(
-    "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset "
+    "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric rerank rerank_folder "
+    "LISTS preset "
     "protocols junk_ids self_match shot_draws shot_seed good junk pairs listed_as drawn "
     "drawn_as shots trials ties range RULES average group_by refine ci SESSION out overwrite "
     "resume json printed_format quiet dry_run rate trec_run trec_qrels config",
@@ -55,7 +56,7 @@ def evaluate(**given: Any) -> None:
     from streameval.run.progress_bar import show_progress
 
     check_effects(given)
-    values = inputs.with_bundle(given)
+    values = inputs.with_ranking(inputs.with_bundle(given))
     inputs.check_source(values)
     quiet = values["quiet"] or values["dry_run"]
     with (
@@ -217,8 +218,8 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
 
 
 @command(
-    "QUERY_LABELS GALLERY_LABELS fill_missing metric fixed_k rerank train_rows protocol junk_ids "
-    "self_match range metrics budget threads speed_plot overwrite json quiet config",
+    "QUERY_LABELS GALLERY_LABELS fill_missing metric fixed_k ranked_by train_rows protocol "
+    "junk_ids self_match range metrics budget threads speed_plot overwrite json quiet config",
     "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
     "    --query query.npy --gallery gallery.npy \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",

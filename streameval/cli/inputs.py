@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from streameval.cli.options import COLUMNS, SEARCHES, SIDES, Values, check_effect
-from streameval.cli.types import NamedFile, is_column
+from streameval.cli.options import COLUMNS, RERANK, SEARCHES, SIDES, Values, check_effect
+from streameval.cli.types import NamedFile, Recipe, is_column
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streameval.protocols.labels import Labels
     from streameval.protocols.protocol import Protocol
     from streameval.source import Source
+    from streameval.sources.features import Features
     from streameval.typing import AnyArray
 
 BOTH = "features of both sides (--query and --gallery)"
@@ -77,6 +78,18 @@ def open_drawn(values: Values, gallery: Labels) -> tuple[AnyArray, ...] | None:
     )
 
 
+def with_ranking(values: Values) -> Values:
+    """Return options in which ``--rerank`` without a value is what it was once: --canonical."""
+    if values["rerank"] != RERANK.bare:
+        return values
+    if not has_lists(values):
+        raise OptionError(
+            "got --rerank without a value, which ranks lists of neighbours by canonical distances "
+            f"as --canonical does, and there are no lists: give --rerank {RERANK.metavar}"
+        )
+    return {**values, "rerank": None, "canonical": True}
+
+
 def check_source(values: Values) -> None:
     """Refuse options that name no source, or more than one; nothing is opened."""
     named = [name for name in ("distances", "neighbors", "index") if values.get(name) is not None]
@@ -98,6 +111,9 @@ def check_source(values: Values) -> None:
         raise OptionError(f"got --{sides[0]} to evaluate: give {BOTH}; {missing} is missing")
     check_effect("metric", bool(sides), "give features, --query and --gallery")
     lists = has_lists(values)
+    ranked = values.get("rerank") is None or (bool(sides) and not lists)
+    check_effect("rerank rerank_folder", ranked, f"give {BOTH}, and no lists")
+    check_effect("rerank_folder", values.get("rerank") is not None, "give --rerank k-reciprocal")
     remedy = "give --neighbors URI, or --index SPEC and features"
     check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
     if lists:
@@ -152,6 +168,12 @@ def open_source(values: Values) -> Source | None:
     if values["query"] is not None:
         metric = values["metric"] or "cosine"
         features = se.Features(values["query"], values["gallery"], metric, **fill)
+    if values.get("rerank") is not None:
+        _, given = Recipe.split(values["rerank"])
+        numbers: dict[str, Any] = {
+            "lambda_" if name == "lambda" else name: one for name, one in given.items()
+        }
+        return se.Reranked(cast("Features", features), folder=values["rerank_folder"], **numbers)
     if not has_lists(values):
         return features
     names = f"index k {SEARCHES}".split()

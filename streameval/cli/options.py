@@ -34,6 +34,7 @@ PROTOCOL_NAMES = Choice(PROTOCOLS.names)
 PRESETS = Choice(registry("protocols.presets", "PRESETS"))
 FORMATS = registry("choices", "Format")
 PLOTS = Choice(registry("display.figures", "PLOTS"))
+RERANK = types.Recipe({"k-reciprocal": ("k1", "k2", "lambda", "power")}, "canonical")
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
@@ -113,7 +114,20 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "bounds; never for an approximate index]",
     ),
     "tighten": _flag("Compute the distances of positives missing from a list."),
-    "rerank": _flag("Rank lists by canonical distances; evaluate needs --missing never."),
+    "canonical": _flag("Rank lists by canonical distances; evaluate needs --missing never."),
+    "ranked_by": _option(
+        bool, "Rank lists by canonical distances.", "--canonical", "--rerank", is_flag=True
+    ),
+    "rerank": _option(
+        RERANK,
+        "Re-rank all images by their k-reciprocal neighbours (defaults 20, 6, 0.3). Without a "
+        "value: --canonical.",
+        is_flag=False,
+        flag_value=RERANK.bare,
+    ),
+    "rerank_folder": _option(
+        DIR, "Keep the neighbours of all images in this folder, and take them from there."
+    ),
     "width": _option(
         float,
         "Widest interval that -k auto accepts.  [default: 0]",
@@ -291,7 +305,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """Attributes of `click.option` by a name, of which flags are made where there are none."""
 
-SEARCHES = "search train_rows save_index missing tighten rerank width"
+SEARCHES = "search train_rows save_index missing tighten canonical width"
 """Options of lists of neighbours, as `Neighbors` calls them."""
 GROUPS = {
     **{

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -234,6 +234,47 @@ class Range(Value):
                 f"expected {', '.join(names)}, or two numbers LO,HI such as 0,2"
             ) from None
         return low, high
+
+
+class Recipe(Value):
+    """A name and numbers that it takes: ``k-reciprocal,k1=20,lambda=0.3``.
+
+    Parameters
+    ----------
+    takes : mapping of str to tuple of str
+        The names, and the numbers that each takes.
+    bare : str, optional
+        What stands for the option without a value, or true in a config file.
+    """
+
+    def __init__(self, takes: Mapping[str, tuple[str, ...]], bare: str | None = None) -> None:
+        self.takes, self.bare = takes, bare
+        self.scalars = (str,) if bare is None else (str, bool)
+        super().__init__(" | ".join(map(self._shape, takes)), names=lambda: takes)
+
+    def _shape(self, name: str) -> str:
+        return name + "".join(f"[,{one}=N]" for one in self.takes[name])
+
+    def parse(self, value: Any) -> Any:
+        """Return the text, if the name takes all its numbers; or what stands for no value."""
+        if isinstance(value, bool) or value == self.bare:
+            return self.bare if value else None
+        name, given = self.split(value)
+        if name not in self.takes or not {*given} <= {*self.takes[name]}:
+            raise ValueError(f"expected {self.metavar}")
+        return value
+
+    @staticmethod
+    def split(value: str) -> tuple[str, dict[str, float]]:
+        """Return the name, and the numbers by theirs; raise ValueError for what is no number."""
+        name, *numbers = value.split(",")
+        given: dict[str, float] = {}
+        for number in numbers:
+            key, _, figure = number.partition("=")
+            if key in given or not re.fullmatch(r"-?\d+(\.\d*)?(e-?\d+)?", figure):
+                raise ValueError(f"{number!r} is no number with a name of its own: k1=20")
+            given[key] = int(figure) if re.fullmatch(r"-?\d+", figure) else float(figure)
+        return name, given
 
 
 class Depth(Number):

@@ -70,7 +70,7 @@ class Setting:
         return cls(index, search)
 
     def source(
-        self, features: Features, k: int, rerank: bool = False, train_rows: int | None = None
+        self, features: Features, k: int, canonical: bool = False, train_rows: int | None = None
     ) -> IndexSearch:
         """Return the search of k items, read as a system deployed."""
         trained = self.index != "Flat" and not is_file(self.index)
@@ -80,7 +80,7 @@ class Setting:
             k=k,
             search=self.search,
             missing="never",
-            rerank=rerank,
+            canonical=canonical,
             train_rows=train_rows if trained else None,
         )
 
@@ -197,7 +197,7 @@ def compare_index(
     query: LabelsLike,
     gallery: LabelsLike,
     options: MetricOptions | None = None,
-    rerank: bool = False,
+    canonical: bool = False,
     train_rows: int | None = None,
     protocol: Any = None,
     junk_ids: Any = None,
@@ -220,7 +220,7 @@ def compare_index(
     query, gallery : Labels, mapping or table
     options : MetricOptions, optional
         Metrics to compare; by default the default metrics, mAP@k/total and recall@k.
-    rerank : bool
+    canonical : bool
         Whether to rank lists by canonical distances instead of those of the index.
     train_rows : int, optional
     protocol, junk_ids, self_match, range, memory, threads, progress : as of `evaluate`
@@ -260,7 +260,7 @@ def compare_index(
     names = tuple(measure.name for measure in measures)
     request = replace(request, options=replace(request.options, metrics=names))
     with open_session(given) as session:
-        sources = (setting.source(features, k, rerank, train_rows) for setting in chosen)
+        sources = (setting.source(features, k, canonical, train_rows) for setting in chosen)
         prepared = [prepare(request.with_source(source), session) for source in sources]
         whole = replace(request.options, metrics=(*names, LISTED))
         exact = run(replace(request, options=whole), session)

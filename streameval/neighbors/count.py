@@ -62,7 +62,7 @@ def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Cou
 def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None:
     """Tell the progress how much there is to do, as far as that is known."""
     queries, gallery = source.shape
-    pairs = queries * (gallery * source.searches + source.depth * source.canonical)
+    pairs = queries * (gallery * source.searches + source.depth * source.by_distance)
     session.progress.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
@@ -184,7 +184,7 @@ class _ListCounter:
         facts = {
             "missing": source.reading,
             "k": source.depth,
-            "distances": "canonical" if source.canonical else "as returned",
+            "distances": "canonical" if source.by_distance else "as returned",
             "tightened": source.tighten,
             "complete": self.complete,
             "effective_k": {
@@ -208,11 +208,11 @@ class _ListCounter:
         source, size, ranked = self.source, np.diff(lists.indptr), lists
         horizon = np.where(size < source.shape[1], -np.inf, np.inf)
         some = (size > 0) & (horizon < 0)
-        if source.canonical:
+        if source.by_distance:
             ranked = replace(lists, distance=self._distances(lists.query, lists.item, queries))
         if source.reading == "never":
             horizon[:] = np.inf
-        elif source.canonical:
+        elif source.by_distance:
             horizon[some] = self._certain(lists, ranked, longest, queries)[some]
         else:
             horizon[some] = lists.distance[lists.indptr[1:][some] - 1]

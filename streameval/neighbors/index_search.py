@@ -118,9 +118,9 @@ class IndexSearch(ListSource):
         return self.index == "Flat"
 
     @property
-    def canonical(self) -> bool:
+    def by_distance(self) -> bool:
         """Whether listed items are ranked by their canonical distances."""
-        return super().canonical or self.is_flat
+        return super().by_distance or self.is_flat
 
     def data(self) -> Data:
         """Return the sizes of the features."""

@@ -111,9 +111,9 @@ class StoredLists(ListSource):
         return self.lists.shape[1]
 
     @property
-    def canonical(self) -> bool:
+    def by_distance(self) -> bool:
         """Whether listed items are ranked by their canonical distances."""
-        return super().canonical or self.distances is None
+        return super().by_distance or self.distances is None
 
     @property
     def precision(self) -> float:
@@ -202,7 +202,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     save_index: str | Path | None = None,
     missing: Missing | None = None,
     tighten: bool = False,
-    rerank: bool = False,
+    canonical: bool = False,
     width: float = 0.0,
     gallery: int | None = None,
     name: str | None = None,
@@ -237,7 +237,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
         system. The default is ``never`` for an approximate index, and ``bounds`` otherwise.
     tighten : bool
         Whether to compute the distances of positives missing from a list.
-    rerank : bool
+    canonical : bool
         With ``never``: whether to rank by canonical distances instead of those of the index or
         file.
     width : float
@@ -261,7 +261,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
         If options don't fit together.
     """
     given: dict[str, Any] = locals()
-    shared = {name: given[name] for name in ("features", "k", "missing", "tighten", "rerank")}
+    shared = {name: given[name] for name in ("features", "k", "missing", "tighten", "canonical")}
     searching = {name: given[name] for name in ("search", "train_rows", "save_index", "width")}
     if lists is None and index is not None:
         return IndexSearch(index=str(index), **searching, **shared)

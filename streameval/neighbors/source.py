@@ -59,7 +59,7 @@ class ListSource(Source):
         How missing items are read; None where the index decides.
     tighten : bool
         Whether to compute the distances of missing positives.
-    rerank : bool
+    canonical : bool
         With ``never``: whether to rank by canonical distances.
     """
 
@@ -73,7 +73,7 @@ class ListSource(Source):
     k: Depth | None = None
     missing: Missing | None = None
     tighten: bool = False
-    rerank: bool = False
+    canonical: bool = False
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -85,9 +85,9 @@ class ListSource(Source):
             not (k in (None, "auto") or is_count(k))
             and f"k is {k!r}; expected a positive integer, or auto",
             features is None
-            and (self.tighten or self.rerank)
-            and f"{'tighten' if self.tighten else 'rerank'} computes distances, and there are no "
-            "features: give --query and --gallery",
+            and (self.tighten or self.canonical)
+            and f"{'tighten' if self.tighten else 'canonical'} computes distances, and there are "
+            "no features: give --query and --gallery",
             self.tighten
             and missing == "never"
             and "tighten narrows bounds, and missing is never: leave one out",
@@ -125,9 +125,9 @@ class ListSource(Source):
         return self.missing or ("never" if self.searches and not self.is_flat else "bounds")
 
     @property
-    def canonical(self) -> bool:
+    def by_distance(self) -> bool:
         """Whether listed items are ranked by their canonical distances."""
-        return self.features is not None and (self.reading == "bounds" or self.rerank)
+        return self.features is not None and (self.reading == "bounds" or self.canonical)
 
     @property
     def needs_lengths(self) -> bool:
@@ -175,7 +175,7 @@ class ListSource(Source):
 
     def options(self) -> JsonObject:
         """Return how lists are made and read."""
-        read = {name: getattr(self, name) for name in ("missing", "tighten", "rerank")}
+        read = {name: getattr(self, name) for name in ("missing", "tighten", "canonical")}
         read = {"k": self.depth if isinstance(self.k, int) else self.k} | read
         return read if self.features is None else read | self.features.options()
 
@@ -243,7 +243,7 @@ class ListSource(Source):
         row_bytes = problem.data.width * problem.data.stored_itemsize
         gallery_bytes = problem.gallery * row_bytes
         read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))
-        if self.canonical:
+        if self.by_distance:
             read += min(problem.queries * self.searched * row_bytes, len(blocks) * gallery_bytes)
         shards = [(0, problem.gallery)]
         if is_flat:
@@ -275,7 +275,7 @@ class ListSource(Source):
             "index": builds,
             "lengths": self.needs_lengths,
             "search": self.searches,
-            "distances": self.canonical,
+            "distances": self.by_distance,
         }
         return [name for name, needed in wanted.items() if needed] or ["reading"]
 

@@ -27,16 +27,23 @@ from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArra
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """The sizes of neighbourhoods.
+class Parameters:
+    """What re-ranking is told.
 
     Attributes
     ----------
     k1, k2 : int
+        Sizes of neighbourhoods, and of means.
+    lambda_ : float
+        λ: the share of D' in the distance.
+    power : {2, 4}
+        Of the Euclidean distance, in D'.
     """
 
     k1: int
     k2: int
+    lambda_: float
+    power: int = 2
 
     @property
     def half(self) -> int:
@@ -47,11 +54,6 @@ class Sizes:
     def neighbors(self) -> int:
         """Nearest images that are needed of each, beside itself."""
         return max(self.k1, self.k2 - 1)
-
-    @property
-    def most(self) -> int:
-        """The most entries of a row of V."""
-        return (self.k1 + 1) * (self.half + 2) * max(self.k2, 1)
 
 
 class Ranking(NamedTuple):
@@ -94,16 +96,16 @@ class SparseRows(NamedTuple):
         return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
 
-def members(ranking: Ranking, rows: Span, sizes: Sizes) -> SparseRows:
+def members(ranking: Ranking, rows: Span, parameters: Parameters) -> SparseRows:
     """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
-    room = (rows[1] - rows[0]) * (sizes.k1 + 1) * (sizes.half + 2)
+    room = (rows[1] - rows[0]) * (parameters.k1 + 1) * (parameters.half + 2)
     item, value = np.empty(room, np.int32), np.empty(room)
     begin = np.zeros(rows[1] - rows[0] + 1, np.int64)
-    _members(ranking, rows[0], sizes.k1 + 1, sizes.half + 1, begin, item, value)
+    _members(ranking, rows[0], parameters.k1 + 1, parameters.half + 1, begin, item, value)
     return SparseRows(begin, item[: begin[-1]].copy(), value[: begin[-1]].copy())
 
 
-def weigh(rows: SparseRows, greatest: FloatArray) -> None:
+def weigh(rows: SparseRows, greatest: FloatArray, power: int) -> None:
     """Replace the distances of rows by V before the mean, in place.
 
     Parameters
@@ -111,8 +113,9 @@ def weigh(rows: SparseRows, greatest: FloatArray) -> None:
     rows : SparseRows
     greatest : [n] float64
         The greatest distance of each row's image.
+    power : {2, 4}
     """
-    _weigh(rows.begin, rows.value, greatest)
+    _weigh(rows.begin, rows.value, greatest, power)
 
 
 def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
@@ -137,6 +140,13 @@ def overlap(rows: SparseRows, one: Indices, other: Indices) -> FloatArray:
     out = np.empty(len(one))
     _overlaps(*rows, one, other, out)
     return out
+
+
+@compiled(inline="always")
+def relative_to(distance, greatest, power):  # type: ignore[no-untyped-def]
+    """Return D' of a distance D and the greatest, which is 0 where all images are alike."""
+    relative = distance / greatest if greatest > 0.0 else 0.0
+    return relative * relative if power == 4 else relative
 
 
 @compiled(inline="always")
@@ -194,11 +204,11 @@ def _members(ranking, first, whole, half, begin, item, value):  # type: ignore[n
 
 
 @compiled
-def _weigh(begin, value, greatest):  # type: ignore[no-untyped-def]
+def _weigh(begin, value, greatest, power):  # type: ignore[no-untyped-def]
     for row in range(len(begin) - 1):
         total, most = 0.0, greatest[row]
         for t in range(begin[row], begin[row + 1]):
-            value[t] = exp_down(-(value[t] / most)) if most > 0.0 else 1.0
+            value[t] = exp_down(-relative_to(value[t], most, power))
             total += value[t]
         for t in range(begin[row], begin[row + 1]):
             value[t] /= total

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from streameval.output import TemporaryFolder
 from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
-from streameval.reranking.encoding import Sizes
+from streameval.reranking.encoding import Parameters
 from streameval.reranking.everyone import SQUARED, Everyone, squared
 from streameval.reranking.kept import Encodings
 from streameval.reranking.stages import BLOCK_BYTES, encode, rank_all
@@ -34,6 +34,7 @@ from streameval.typing import FloatArray, IntArray, JsonObject
 if TYPE_CHECKING:
     from streameval.run.preparation import Planned, Prepared
 
+STEPS = "steps"  # what is done to features before they are ranked
 SCANNED_ROWS = 4096  # read together where a bad one is looked for
 
 
@@ -55,6 +56,8 @@ class Reranked(TiledSource):
         Images whose encodings are averaged; 1 averages none.
     lambda_ : float
         λ, in [0, 1].
+    power : {2, 4}
+        Power of the Euclidean distance. Tools that square squared distances once more have 4.
     folder : str or Path, optional
         Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
         one with other options, but k1 and features, finds them there. On a cluster of several
@@ -76,6 +79,7 @@ class Reranked(TiledSource):
         k2: int = 6,
         lambda_: float = 0.3,
         *,
+        power: Literal[2, 4] = 2,
         folder: str | Path | None = None,
     ) -> None:
         check_type("features", features, Features, "Features(query, gallery) is needed")
@@ -89,16 +93,16 @@ class Reranked(TiledSource):
             not is_count(k2) and f"k2 is {k2!r}; a whole number of at least 1 is needed",
             not (is_number(lambda_) and 0 <= lambda_ <= 1)
             and f"lambda is {lambda_!r}; a number from 0 to 1 is needed",
+            power not in (2, 4) and f"power is {power!r}; expected 2 or 4",
         )
         if folder is not None:
             check_path(folder, "folder")
         self.features, self.folder = features, None if folder is None else Path(folder)
-        self.sizes, self.mix = Sizes(int(k1), int(k2)), float(lambda_)
+        self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
         self._base = squared(features)
 
     def __repr__(self) -> str:
-        sizes = self.sizes
-        return f"Reranked({self.features!r}, k1={sizes.k1}, k2={sizes.k2}, lambda_={self.mix})"
+        return f"Reranked({self.features!r}, {self.parameters})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,8 +115,11 @@ class Reranked(TiledSource):
 
     def options(self) -> JsonObject:
         """Return the metric, and what it is re-ranked by."""
-        given = {"k1": self.sizes.k1, "k2": self.sizes.k2, "lambda": self.mix}
-        return {**self.features.options(), "rerank": {"name": "k-reciprocal", **given}}
+        given, options = self.parameters, self.features.options()
+        step = {"name": "k-reciprocal", "k1": given.k1, "k2": given.k2, "lambda": given.lambda_}
+        if given.power != 2:
+            step["power"] = given.power
+        return {**options, STEPS: [*options.get(STEPS, ()), step]}
 
     def sides(self) -> tuple[str, str]:
         """Return what messages call the queries and the gallery, with their numbers."""
@@ -132,7 +139,7 @@ class Reranked(TiledSource):
 
     def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
-        averaging = ["averaging"] if self.sizes.k2 > 1 else []
+        averaging = ["averaging"] if self.parameters.k2 > 1 else []
         return ["neighbors", "encoding", *averaging, *super().passes(planned)]
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
@@ -157,13 +164,13 @@ class Reranked(TiledSource):
     @property
     def _most(self) -> int:
         """Nearest images that are looked for of each."""
-        return max(min(self.sizes.neighbors, sum(self.shape) - 1), 1)
+        return max(min(self.parameters.neighbors, sum(self.shape) - 1), 1)
 
     def _beside(self, limits: Limits) -> Holders:
         """Return what the stages after the search hold, by what holds them."""
         threads = limits.threads if limits.workers is None else limits.workers.threads
         images, most = sum(self.shape), self._most + 1
-        ranking = images * (12 * most + 4 * self.sizes.k2 + 40)
+        ranking = images * (12 * most + 4 * self.parameters.k2 + 40)
         entries = 16 * ENTRIES + 8 * images
         return {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
 
@@ -176,9 +183,13 @@ class Reranked(TiledSource):
         session.progress.begin(images * (images + 2) + queries * items, 0)
         everyone, kept = Everyone(self.features), self.folder or session.record.file("reranking")
         limits = replace(limits, cut=None, tile=None)
-        ranking = rank_all(everyone, self.sizes, limits, session, kept)
-        folder = TemporaryFolder(session.scratch)
-        rows = encode(everyone, ranking, self.sizes, session, folder)
+        ranking = rank_all(everyone, self.parameters, limits, session, kept)
+        scratch = session.scratch
+        if self.folder is not None:  # which the workers of a cluster see
+            self.folder.mkdir(parents=True, exist_ok=True)
+            scratch = self.folder / "encodings"
+        folder = TemporaryFolder(scratch)
+        rows = encode(everyone, ranking, self.parameters, session, folder)
         made = copy(self)
         greatest = ranking.greatest[: self.shape[0]].copy()
         made.encodings = Encodings(rows, greatest, folder)
@@ -208,7 +219,7 @@ class Reranked(TiledSource):
     def _reranker(self, first: int) -> Reranker:
         if self.encodings is None:
             raise RuntimeError("images are not encoded yet")
-        return Reranker(self.encodings, self.mix, first)
+        return Reranker(self.encodings, self.parameters, first)
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts whose gallery rows take little memory."""

@@ -14,8 +14,8 @@ import numpy as np
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
 from streameval.reranking.encoding import (
+    Parameters,
     Ranking,
-    Sizes,
     SparseRows,
     mean_rows,
     members,
@@ -59,21 +59,25 @@ class Block:
 
 
 def rank_all(
-    everyone: Everyone, sizes: Sizes, limits: Limits, session: Session, folder: Path | None
+    everyone: Everyone,
+    parameters: Parameters,
+    limits: Limits,
+    session: Session,
+    folder: Path | None,
 ) -> Ranking:
     """Return the nearest images of each image, and its greatest distance.
 
     Parameters
     ----------
     everyone : Everyone
-    sizes : Sizes
+    parameters : Parameters
     limits : Limits
     session : Session
     folder : Path, optional
         Where what is found is kept, and taken from where it is there.
     """
     size = everyone.shape[0]
-    most = min(sizes.neighbors, size - 1)
+    most = min(parameters.neighbors, size - 1)
     item, distance = np.zeros((size, most + 1), np.int32), np.zeros((size, most + 1))
     item[:, 0], greatest = np.arange(size), np.zeros(size)
     if not most:
@@ -115,7 +119,11 @@ def _record(
 
 
 def encode(
-    everyone: Everyone, ranking: Ranking, sizes: Sizes, session: Session, folder: TemporaryFolder
+    everyone: Everyone,
+    ranking: Ranking,
+    parameters: Parameters,
+    session: Session,
+    folder: TemporaryFolder,
 ) -> KeptRows:
     """Return V of all images, in a folder.
 
@@ -123,13 +131,13 @@ def encode(
     ----------
     everyone : Everyone
     ranking : Ranking
-    sizes : Sizes
+    parameters : Parameters
     session : Session
     folder : TemporaryFolder
     """
-    first = partial(_encode, ranking, sizes)
+    first = partial(_encode, ranking, parameters)
     single = _written("encoding", first, everyone, session, folder.path / "single")
-    count = min(sizes.k2, ranking.item.shape[0])
+    count = min(parameters.k2, ranking.item.shape[0])
     if count < 2:
         return single
     of = np.sort(ranking.item[:, :count], axis=1)
@@ -163,13 +171,15 @@ def _written(
         return writer.kept()
 
 
-def _encode(ranking: Ranking, sizes: Sizes, job: Job, block: Block, watch: Watch) -> SparseRows:
+def _encode(
+    ranking: Ranking, parameters: Parameters, job: Job, block: Block, watch: Watch
+) -> SparseRows:
     """Return V of some images, before the mean."""
-    rows = members(ranking, block.rows, sizes)
+    rows = members(ranking, block.rows, parameters)
     missing = np.flatnonzero(np.isnan(rows.value))
     if missing.size:
         rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
-    weigh(rows, ranking.greatest[slice(*block.rows)])
+    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
     watch.advance(block.pairs)
     return rows
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.tiles import Columns, Tile, product
-from streameval.reranking.encoding import SparseRows, overlap
+from streameval.reranking.encoding import Parameters, SparseRows, overlap, relative_to
 from streameval.reranking.kept import Encodings
 from streameval.typing import FloatArray, Indices, Int32Array, IntArray, Span
 
@@ -52,14 +52,14 @@ class Reranker:
     Parameters
     ----------
     encodings : Encodings
-    mix : float
-        λ.
+    parameters : Parameters
     first : int
         The first query of the block.
     """
 
-    def __init__(self, encodings: Encodings, mix: float, first: int) -> None:
-        self._encodings, self._mix, self._first = encodings, mix, first
+    def __init__(self, encodings: Encodings, parameters: Parameters, first: int) -> None:
+        self._encodings, self._first = encodings, first
+        self._mix, self._power = parameters.lambda_, parameters.power
         self._of: Columns | None = None  # the columns that were looked up last
         self._columns: Columns | None = None
         self._kept: list[Index] = []
@@ -77,8 +77,11 @@ class Reranker:
             top = most - low
             error = band + 2 * ROUNDED * (np.abs(low) + np.abs(most))
             with np.errstate(divide="ignore", invalid="ignore"):
-                band = np.where(greatest > 0, self._mix * error / top, 0.0)
-            band = np.where(top > 0, band, np.where(greatest > 0, np.inf, 0.0)) + ROUNDED
+                band = np.where(greatest > 0, error / top, 0.0)
+            band *= 1.0 if self._power == 2 else 2.0 + band  # of |r² − r'²|, as r is 1 at most
+            band = (
+                np.where(top > 0, self._mix * band, np.where(greatest > 0, np.inf, 0.0)) + ROUNDED
+            )
             band += np.finfo(values.dtype).eps if values.dtype == np.float32 else 0.0
         if exact:
             values = np.empty(values.shape)
@@ -86,7 +89,7 @@ class Reranker:
         known, rows = self._encodings.rows.mapped(), self._first + tile.query
         for index in self._indices(tile.columns, known):
             part = tile.values, tile.columns.weight, tile.columns.offset, tile.offset_row
-            _fill(part, (low, top, self._mix), rows, known, index, values)
+            _fill(part, (low, top, self._power, self._mix), rows, known, index, values)
         if exact:
             return Tile(values, tile.query, tile.offset_row, columns, tile.last)
         return RerankedTile(
@@ -105,7 +108,8 @@ class Reranker:
         """
         rows, own, out = self._encodings.rows.mapped(), self._first + query, np.empty(len(query))
         shared = overlap(rows, own, len(self._encodings.greatest) + item)
-        _mix_all(shared, distance, self._encodings.greatest[own], self._mix, out)
+        greatest = self._encodings.greatest[own]
+        _mix_all(shared, distance, greatest, self._power, self._mix, out)
         return out
 
     def _look_up(self, columns: Columns, kind: np.dtype[Any]) -> Columns:
@@ -204,11 +208,10 @@ def _mixed(overlap, relative, mix):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _mix_all(overlap, distance, greatest, mix, out):  # type: ignore[no-untyped-def]
+def _mix_all(overlap, distance, greatest, power, mix, out):  # type: ignore[no-untyped-def]
     """Write d* of pairs, of s, D and the query's greatest D."""
     for t in range(len(overlap)):
-        relative = distance[t] / greatest[t] if greatest[t] > 0.0 else 0.0
-        out[t] = _mixed(overlap[t], relative, mix)
+        out[t] = _mixed(overlap[t], relative_to(distance[t], greatest[t], power), mix)
 
 
 @compiled
@@ -219,15 +222,15 @@ def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
     ----------
     part : tuple
         Values, weight, offset and offset row of the tile.
-    line : tuple of [m] float64, [m] float64, float64
-        The value of distance 0, and how far from it that of the greatest is; λ.
+    line : tuple of [m] float64, [m] float64, int, float
+        The value of distance 0, and how far from it that of the greatest is; the power, and λ.
     rows : [m] int64
         The row of V of each query.
     known, index : SparseRows, Index
     out : [m, n], written
         May be the values.
     """
-    (values, weight, offset, offset_row), (low, top, mix) = part, line
+    (values, weight, offset, offset_row), (low, top, power, mix) = part, line
     begin, item, value = known
     (left, right), starts, column, shares = index
     shared, infinite = np.empty(right - left), values.dtype.type(np.inf)
@@ -240,6 +243,6 @@ def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
         bottom, reach, row, add = low[r], top[r], values[r], offset[offset_row[r]]
         for k in range(left, right):
             given = product(row, weight, k) + add[k]
-            relative = (np.float64(given) - bottom) / reach if reach > 0.0 else 0.0
+            relative = relative_to(np.float64(given) - bottom, reach, power)
             mixed = _mixed(shared[k - left], relative, mix)
             out[r, k] = mixed if given < infinite else np.inf

@@ -622,7 +622,7 @@ for _name, _case in {
         109, 25, skip=4, with_features=True, read=NEVER, range=(0, 256), ties="optimistic"
     ),
     "lists never rerank": _lists(
-        110, 25, skip=4, with_features=True, read={**NEVER, "rerank": True}, metrics="all"
+        110, 25, skip=4, with_features=True, read={**NEVER, "canonical": True}, metrics="all"
     ),
     "lists allshots": _lists(111, 50, protocol="allshots", range=(0, 256)),
     "lists no-camera self-match key": _lists(112, 20, protocol="no-camera", self_match="key"),
@@ -690,7 +690,7 @@ for _name, _case in {
         129, "sqeuclidean", "IVF4,Flat", 20, read=DEPLOYED, range=(0, 256), group_by="cam"
     ),
     "index IVF rerank": _index(
-        130, "euclidean", "IVF4,Flat", 20, read={**DEPLOYED, "rerank": True}, range=(0, 16)
+        130, "euclidean", "IVF4,Flat", 20, read={**DEPLOYED, "canonical": True}, range=(0, 16)
     ),
 }.items():
     register(_name, _case)
