@@ -1,0 +1,234 @@
+"""The stages of re-ranking: kept, gone on with, shared between evaluations, on clusters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clusters import cluster, labels, write_inputs
+from documents import ROOT
+from support.cli import main
+from test_cluster_faults import kill
+
+import streameval as se
+
+HERE = ROOT / "tests"
+OPTIONS = {"k1": 8, "k2": 3, "lambda_": 0.25}
+STAGES = ["neighbors", "encoding", "averaging", "positives", "counting"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_inputs(tmp_path)
+
+
+def reranked(data: Path, **options: Any) -> se.Reranked:
+    features = se.Features(data / "q.npy", data / "g.npy")
+    return se.Reranked(features, **{**OPTIONS, **options})
+
+
+class Stopped(se.Progress):
+    """Notes the passes; interrupts the run where one begins."""
+
+    def __init__(self, stop: str = "") -> None:
+        self.stop = stop
+        self.passes: list[str] = []
+
+    def start(self, label: str, pairs: int) -> None:
+        self.passes.append(label)
+        if label == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", STAGES[1:])
+def test_neighbors_are_not_looked_for_again(folder: Path, stop: str) -> None:
+    kept: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        se.evaluate(reranked(folder), **labels(folder), progress=Stopped(stop), **kept)
+    resumed, whole = Stopped(), Stopped()
+    found = se.evaluate(reranked(folder), **labels(folder), progress=resumed, threads=1, **kept)
+    assert not (folder / "kept").exists()
+    expected = se.evaluate(reranked(folder), **labels(folder), progress=whole)
+    assert whole.passes == STAGES
+    assert found.statistics.equals(expected.statistics)
+    done = sum(passed == "neighbors" for passed in resumed.passes)
+    assert done <= 1  # begun, to find that all is there
+
+
+def test_a_folder_serves_evaluations_with_other_options(folder: Path) -> None:
+    asked: list[int] = []
+
+    class Counted(se.Progress):
+        def start(self, label: str, pairs: int) -> None:
+            self.label = label
+
+        def advance(self, pairs: int) -> None:
+            asked.append(pairs if self.label == "neighbors" else 0)
+
+    kept = folder / "neighbors of all"
+    first = se.evaluate(reranked(folder, folder=kept), **labels(folder), progress=Counted())
+    assert first.statistics.equals(se.evaluate(reranked(folder), **labels(folder)).statistics)
+    size = sum(reranked(folder).shape) ** 2
+    assert sum(asked) == size
+    asked.clear()
+    others = {"k2": 1, "lambda_": 0.9}
+    again = se.evaluate(
+        reranked(folder, folder=kept, **others), **labels(folder), progress=Counted()
+    )
+    assert asked.count(size) == 1  # at once
+    whole = se.evaluate(reranked(folder, **others), **labels(folder))
+    assert again.statistics.equals(whole.statistics)
+    assert {one.name for one in kept.iterdir()} == {"neighbors"}
+    np.save(folder / "q.npy", np.load(folder / "q.npy") + 1)
+    with pytest.raises(se.OutputError, match="of another evaluation"):
+        se.evaluate(reranked(folder, folder=kept), **labels(folder))
+
+
+KILLED = """
+import os, pathlib, signal, sys
+import clusters, test_reranking_stages as stages, streameval as se
+
+class Killed(se.Progress):
+    def start(self, label, pairs):
+        self.label, self.pairs, self.done = label, pairs, 0
+    def advance(self, pairs):
+        self.done += pairs
+        if self.label == sys.argv[2] and self.done > self.pairs / 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+from support.run import checkpoint_module
+checkpoint_module.COMMIT_SECONDS = 0.0
+folder = pathlib.Path(sys.argv[1])
+se.evaluate(stages.reranked(folder), **clusters.labels(folder), progress=Killed(),
+            checkpoint=folder / "kept", resume=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_in_any_stage_and_resumed(folder: Path, stage: str) -> None:
+    command = [sys.executable, "-c", KILLED, str(folder), stage]
+    assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
+    found = se.evaluate(reranked(folder), **labels(folder), checkpoint=folder / "kept", resume=True)
+    assert found.statistics.equals(se.evaluate(reranked(folder), **labels(folder)).statistics)
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_give_the_same(folder: Path) -> None:
+    expected = se.evaluate(reranked(folder), **labels(folder))
+    with cluster(2) as (running, client):
+        given: dict[str, Any] = {**labels(folder), "client": client}
+        found = se.evaluate(reranked(folder), **given)
+        assert found.statistics.equals(expected.statistics)
+
+        class Killing(se.Progress):
+            begun: set[str] = set()  # noqa: RUF012
+
+            def start(self, label: str, pairs: int) -> None:
+                if label in ("neighbors", "counting") and label not in self.begun:
+                    self.begun.add(label)
+                    threading.Timer(0.05, kill, (running, 0)).start()
+
+        found = se.evaluate(reranked(folder), **given, progress=Killing())
+        assert found.statistics.equals(expected.statistics)
+        assert Killing.begun == {"neighbors", "counting"}
+
+
+def test_a_budget_that_is_too_small_is_refused_before_any_work(folder: Path) -> None:
+    progress = Stopped()
+    with pytest.raises(se.BudgetError, match="is too small for"):
+        se.evaluate(reranked(folder), **labels(folder), memory="210MB", progress=progress)
+    assert progress.passes == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"k1": 1}, "k1 is 1; a whole number of at least 2 is needed"),
+        ({"k1": 2.5}, "k1 is 2.5; a whole number of at least 2 is needed"),
+        ({"k2": 0}, "k2 is 0; a whole number of at least 1 is needed"),
+        ({"lambda_": -0.1}, "lambda is -0.1; a number from 0 to 1 is needed"),
+        ({"lambda_": 1.5}, "lambda is 1.5; a number from 0 to 1 is needed"),
+        ({"lambda_": float("nan")}, "lambda is nan; a number from 0 to 1 is needed"),
+        ({"power": 3}, "power is 3; expected 2 or 4"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(
+    folder: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(se.OptionError, match=said):
+        reranked(folder, **options)
+
+
+def test_sources_without_squared_distances_are_refused(folder: Path) -> None:
+    with pytest.raises(se.OptionError, match=r"features is of type Distances; Features\(query"):
+        se.Reranked(se.Distances(folder / "d.zarr"))  # type: ignore[arg-type]
+    for metric in ("dot", "manhattan"):
+        with pytest.raises(se.OptionError, match=f"the metric is {metric}; expected one of"):
+            se.Reranked(se.Features(folder / "q.npy", folder / "g.npy", metric))
+
+
+def test_a_bad_row_is_named_by_its_own_array(folder: Path) -> None:
+    rows = np.load(folder / "g.npy")
+    rows[5, 3] = np.nan
+    np.save(folder / "g.npy", rows)
+    with pytest.raises(se.InputError, match=r"g\.npy.* row 5 holds nan in column 3"):
+        se.evaluate(reranked(folder), **labels(folder))
+
+
+def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = [f"--{side}={folder}/{side[0]}.npy" for side in ("query", "gallery")]
+    more = [
+        f"--{side}-{name}s={folder}/{side[0]}{name}.npy"
+        for side in ("query", "gallery")
+        for name in ("id", "cam")
+    ]
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments])
+        out, err = capsys.readouterr()
+        assert caught.value.code == 0, err
+        return out
+
+    asked = ["evaluate", *sides, *more]
+    expected = se.evaluate(reranked(folder), **labels(folder))
+    text = "k-reciprocal,k1=8,k2=3,lambda=0.25"
+    plain, found = folder / "plain", folder / "found"
+    table = run(*asked, f"--rerank={text}", f"--out={found}")
+    assert "k-reciprocal (k1 8, k2 3, lambda 0.25)" in table
+    assert json.loads((found / "summary.json").read_text())["metrics"]["mAP"] == expected["mAP"]
+    assert "neighbors, encoding, averaging" in run(*asked, f"--rerank={text}", "--dry-run")
+    run(*asked, f"--out={plain}")
+    assert "By AP" in run("compare", str(plain), str(found))
+    run("report", str(plain), str(found), f"--out={folder}/report.html")
+    assert "k-reciprocal" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rerank"], "got --rerank without a value"),
+        (["--rerank=reciprocal"], "expected k-reciprocal"),
+        (["--rerank=k-reciprocal,k3=2"], "expected k-reciprocal"),
+        (["--rerank=k-reciprocal,k1=x"], "is no number"),
+        (["--rerank=k-reciprocal", "--index=Flat", "-k", "5"], "which has no effect here"),
+        (["--rerank-folder=kept"], "give --rerank k-reciprocal"),
+    ],
+)
+def test_the_command_line_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    given = [f"--{side}={folder}/{side[0]}.npy" for side in ("query", "gallery")]
+    given += [f"--{side}-ids={folder}/{side[0]}id.npy" for side in ("query", "gallery")]
+    with pytest.raises(SystemExit) as caught:
+        main(["evaluate", *given, *arguments])
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
