@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_reranking import oracle_reranked
 from profiles import examples
-from support.reranking import exponentials
+from support.reranking import copies_module, exponentials
 
 import streameval as se
 
@@ -74,6 +74,9 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
     expected = oracle_reranked(query, gallery, metric, **given)
     source = se.Reranked(se.Features(query, gallery, metric), **given)
     assert np.array_equal(all_distances(source), expected)
+    with pytest.MonkeyPatch.context() as patch:  # the other way with copies
+        patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
+        assert np.array_equal(all_distances(source), expected)
     sides = labels(rng, queries, items)
     tile = draw(st.sampled_from([None, (5, 17)]))
     result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))

@@ -12,9 +12,11 @@ from streameval.planning.planner import make_plan
 from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
+from streameval.protocols.views import View
 from streameval.run.share import Share
 from streameval.source import Input
 from streameval.sources.features import Features
+from streameval.typing import BoolArray
 
 SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
 """The metric whose distances are the squared ones of another, up to a factor of 2."""
@@ -49,13 +51,24 @@ class Everyone(Features):
         """Return the features of both sides."""
         return self._sides
 
-    @property
-    def share(self) -> Share:
-        """What is looked at: every pair but that of an image with itself."""
-        size = self.shape[0]
-        none, image = np.zeros(size, np.bool_), np.arange(size + 1)
-        classes = ItemClasses.none(size, size)
-        return Share(Pairs(image, image[:-1], none, none, none, classes))
+    def share(self, view: View, alone: BoolArray) -> Share:
+        """Return what is looked at: every pair of a view, but those of some images with themselves.
+
+        Parameters
+        ----------
+        view : View
+        alone : [N] bool
+            Images that are not compared with themselves.
+        """
+        images = np.arange(self.shape[0])
+        queries, items = (images if one is None else one for one in (view.queries, view.items))
+        own = alone[queries]
+        indptr = np.concatenate([[0], np.cumsum(own)])
+        listed = np.searchsorted(items, queries[own])
+        none = np.zeros(len(listed), np.bool_)
+        classes = ItemClasses.none(len(queries), len(items))
+        junk = np.zeros(len(items), np.bool_)
+        return Share(Pairs(indptr, listed, none, none, junk, classes), view=view)
 
     def neighbor_plan(self, most: int, limits: Limits) -> Plan:
         """Return how the search for the nearest of all is cut.

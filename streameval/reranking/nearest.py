@@ -100,8 +100,12 @@ def merge_nearest(one: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def nearest(most: int, job: Job, task: Task, watch: Watch) -> FloatArray:
-    """Return the nearest items of a task's queries in its shard: `NearestItems.packed`."""
-    counter = NearestItems(most, task.queries[1] - task.queries[0])
+    """Return the nearest items of a task's queries in its shard: `NearestItems.packed`.
+
+    They are numbered as in the job's view.
+    """
+    own = job.only.own(task).queries
+    counter = NearestItems(most, own[1] - own[0])
     for _, tile in masked_tiles(job, task, watch):
         counter.add(tile)
     return counter.packed()

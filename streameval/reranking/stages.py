@@ -13,6 +13,7 @@ import numpy as np
 
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
+from streameval.reranking.copies import find_copies
 from streameval.reranking.encoding import (
     Parameters,
     Ranking,
@@ -23,7 +24,7 @@ from streameval.reranking.encoding import (
 )
 from streameval.reranking.everyone import Everyone
 from streameval.reranking.kept import KeptRows, RowWriter
-from streameval.reranking.nearest import find_nearest, unpacked
+from streameval.reranking.nearest import find_nearest
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.executor import Pass, ThreadExecutor
 from streameval.run.job import Job
@@ -78,20 +79,22 @@ def rank_all(
     """
     size = everyone.shape[0]
     most = min(parameters.neighbors, size - 1)
-    item, distance = np.zeros((size, most + 1), np.int32), np.zeros((size, most + 1))
-    item[:, 0], greatest = np.arange(size), np.zeros(size)
     if not most:
-        return Ranking(item, distance, greatest)
-    plan = everyone.neighbor_plan(most, limits)
-    with _record(everyone, most, limits, folder) as (record, with_record):
+        return Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1)), np.zeros(1))
+    copies = find_copies(everyone)
+    search = copies.search(most)
+    plan = everyone.neighbor_plan(search.most, limits)
+    with _record(everyone, search.most, limits, folder) as (record, with_record):
         plan = with_record(plan)
         stage = record.stage(NEIGHBORS, plan.tasks)
-        job = Job(everyone, plan, (everyone.share,))
-        for (start, stop), packed in session.sums(find_nearest(most), job, stage).items():
-            rows = slice(start, stop)
-            distance[rows, 1:], item[rows, 1:], greatest[rows] = unpacked(packed)
+        job = Job(everyone, plan, (everyone.share(search.view, search.alone),))
+        blocks = session.sums(find_nearest(search.most), job, stage)
+        found = np.empty((size, 2 * search.most + 1))
+        for queries, packed in blocks.items():
+            found[search.rows(queries)] = packed
         record.release()
-    return Ranking(item, distance, np.maximum(greatest, 0.0))
+    del blocks
+    return search.spread(found, copies, most)
 
 
 @contextmanager

@@ -1,3 +1,6 @@
 """What tests of re-ranking use beside the public names."""
 
+from streameval.reranking import copies as copies_module
 from streameval.reranking.exponential import exponentials as exponentials
+
+__all__ = ["copies_module", "exponentials"]

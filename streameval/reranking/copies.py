@@ -1,0 +1,114 @@
+"""Images whose rows are copies of one another: they are searched once.
+
+Copies are as far from every image. Ties are by index, so that of the K nearest of an image only the
+first K copies of a row can be any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from streameval.planning.plan import pieces
+from streameval.protocols.views import View
+from streameval.reranking.encoding import Ranking
+from streameval.reranking.everyone import Everyone
+from streameval.reranking.nearest import unpacked
+from streameval.typing import BoolArray, FloatArray, IntArray, Span
+
+FEW = 1 / 16  # of all images: where no more are copies, these are searched as others are
+BLOCK_BYTES = 4 << 20  # of rows, read at a time
+DIGEST_BYTES = 16
+
+
+class Copies(NamedTuple):
+    """Which rows are copies.
+
+    Attributes
+    ----------
+    first : [N] int64
+        The first image with the same row.
+    number : [N] int64
+        How many images before it have the same row.
+    """
+
+    first: IntArray
+    number: IntArray
+
+    def search(self, most: int) -> Search:
+        """Return what is searched for the nearest K images of each."""
+        size = len(self.first)
+        if np.count_nonzero(self.number) < FEW * size:
+            return Search(View(), np.ones(size, np.bool_), most)
+        alone = np.bincount(self.first, minlength=size)[self.first] == 1
+        items = np.flatnonzero(self.number <= most + 1)
+        return Search(View("", np.flatnonzero(self.number == 0), items), alone, most + 1)
+
+
+class Search(NamedTuple):
+    """Which images are searched, among which.
+
+    Attributes
+    ----------
+    view : View
+        Of all images; or of one of each row, among so many copies of each as may be nearest.
+    alone : [N] bool
+        Images that are not compared with themselves. Others take the place of their copies.
+    most : int
+        How many of the nearest are looked for.
+    """
+
+    view: View
+    alone: BoolArray
+    most: int
+
+    def rows(self, queries: Span) -> IntArray:
+        """Return the images of a range that are searched."""
+        if self.view.queries is None:
+            return np.arange(*queries)
+        return self.view.queries[slice(*self.view.spans(queries, (0, 0))[0])]
+
+    def spread(self, found: FloatArray, copies: Copies, most: int) -> Ranking:
+        """Return the K nearest images of each, of what is found of those that are searched.
+
+        Parameters
+        ----------
+        found : [N, 2 most + 1] float64
+            As `nearest.NearestItems.packed`.
+        copies : Copies
+        most : int
+            K.
+        """
+        images, items = np.arange(len(found)), self.view.items
+        distance, item, greatest = unpacked(found)
+        if items is not None:
+            distance, item, greatest = (one[copies.first] for one in (distance, item, greatest))
+            item = items[item.astype(np.int64)].astype(np.float64)
+            left_out = item == images[:, None]
+            left_out[~left_out.any(axis=1), -1] = True
+            distance, item = (one[~left_out].reshape(-1, most) for one in (distance, item))
+        return Ranking(
+            np.column_stack([images, item]).astype(np.int32),
+            np.column_stack([np.zeros(len(images)), distance]),
+            np.maximum(greatest, 0.0),
+        )
+
+
+def find_copies(everyone: Everyone) -> Copies:
+    """Return which images are copies, by digests of their rows."""
+    size = everyone.shape[0]
+    digests = np.empty((size, 2), np.uint64)
+    step = max(BLOCK_BYTES // (everyone.width * everyone.dtype.itemsize), 1)
+    for start, stop in pieces((0, size), step):
+        rows = everyone.read_gallery(start, stop).rows
+        made = b"".join(hashlib.blake2b(row, digest_size=DIGEST_BYTES).digest() for row in rows)
+        digests[start:stop] = np.frombuffer(made, np.uint64).reshape(-1, 2)
+    order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: copies stay in order
+    new = np.ones(size, np.bool_)
+    new[1:] = np.any(digests[order[1:]] != digests[order[:-1]], axis=1)
+    begin = np.flatnonzero(new)[np.cumsum(new) - 1]
+    first, number = np.empty((2, size), np.int64)
+    first[order], number[order] = order[begin], np.arange(size) - begin
+    return Copies(first, number)
