@@ -34,3 +34,8 @@ def examples(count: int, **more: Any) -> settings:
     """Return settings of so many examples in ``ci``, and in another profile by its share."""
     share = settings().max_examples
     return settings(max_examples=max(1, count * share // PERCENT["ci"]), **more)
+
+
+def by_night() -> bool:
+    """Tell whether the profile is that of tests which take hours."""
+    return settings().max_examples == PERCENT["nightly"]
