@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from spread import spread
 from support.arrays import fingerprint, open_array
 from support.cli import main
 from support.distances import find_distance
@@ -358,8 +359,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("metric", "kind"), spread(METRICS, HOSTILE))
 def test_features_that_float32_ranks_wrongly(kind: str, metric: Any) -> None:
     """The bound on its error holds: what is taken for certain is, and nothing is refused."""
     rng = np.random.default_rng(1)
