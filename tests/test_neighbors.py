@@ -102,8 +102,7 @@ def test_flat_with_the_whole_gallery_is_the_exact_evaluation(metric: Any) -> Non
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("tighten", [False, True])
+@pytest.mark.parametrize(("metric", "tighten"), spread(METRICS, [False, True]))
 def test_the_exact_value_lies_in_every_interval(metric: Any, tighten: bool) -> None:
     exact = se.evaluate(features(metric), **sides(), metrics="all")
     for k in (1, 10, 60, 200, GALLERY - 1):

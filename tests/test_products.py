@@ -35,7 +35,10 @@ from support.kernels import (
 
 from streameval import OptionError
 
-in_digits = pytest.mark.parametrize("product", ["digits"], indirect=True)
+IN_LOOPS = () if supported() else pytest.mark.slow  # evaluations take BLAS then
+in_digits = pytest.mark.parametrize(
+    "product", [pytest.param("digits", marks=IN_LOOPS)], indirect=True
+)
 ROOT = Path(__file__).parent.parent
 Float32 = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]

@@ -202,8 +202,7 @@ def test_any_chunking_of_a_stored_matrix(
     check(found, expected(matrix.astype(np.float64), sides, protocol))
 
 
-@pytest.mark.parametrize("levels", [0, 4])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("protocol", "levels"), spread(PROTOCOLS, [0, 4]))
 def test_positives_behind_too_many_identities(
     levels: int, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
