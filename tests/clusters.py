@@ -48,13 +48,15 @@ def labels(folder: Path) -> dict[str, se.Labels]:
     }
 
 
-def prepared(folder: Path, kind: str, **options: Any) -> Prepared:
+def prepared(folder: Path, kind: str, *, items: int = 60, **options: Any) -> Prepared:
     """Prepare an evaluation of a kind of source, cut into many tasks.
 
     Parameters
     ----------
     folder : Path
     kind : {"features", "strips", "rectangles"}
+    items : int
+        So many are in a task of features.
     **options
         Of `prepare`.
     """
@@ -64,7 +66,7 @@ def prepared(folder: Path, kind: str, **options: Any) -> Prepared:
         else se.Distances(folder / "d.zarr")
     )
     whole = prepare(source, **labels(folder), **options)
-    step = {"features": (50, 60), "strips": (16, GALLERY), "rectangles": (32, 500)}[kind]
+    step = {"features": (50, items), "strips": (16, GALLERY), "rectangles": (32, 500)}[kind]
     if whole.problem.identities is not None:  # tasks see the whole gallery
         step = (step[0], GALLERY)
     tasks = tuple(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import profiles  # noqa: F401  # profiles are known, and `dev` is taken, before tests are read
 import pytest
 from documents import run_in_process, run_shell
+from support.compilation import compile_once
 from support.kernels import VARIABLE, supported
 from support.report import LogProgress
 from support.skips import pytest_sessionfinish as pytest_sessionfinish
@@ -26,6 +27,15 @@ def _no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_warnings_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep warnings of waits, which only a busy machine makes long, out of tests."""
     monkeypatch.setattr("streameval.run.connection.TOLD", PATIENCE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep processes that run tests side by side from compiling the same kernels at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            compile_once(tmp_path_factory.getbasetemp().parent, patch)
+        yield
 
 
 @pytest.fixture(params=[run_in_process, pytest.param(run_shell, marks=pytest.mark.slow)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import subprocess
@@ -10,7 +11,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import SystemRandom
@@ -85,13 +87,22 @@ def moto(**environment: str) -> Iterator[str]:
         yield url
 
 
+@cache
+def _lasting_moto() -> str:
+    """Run such a server until this process ends; return its URL."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(moto())
+
+
 @contextmanager
 def bucket() -> Iterator[str]:
-    """Run a server of S3 with an empty bucket ``bucket``; yield its URL."""
-    with moto() as url:
-        request = urllib.request.Request(f"{url}/bucket", method="PUT")
+    """Have a server of S3 with an empty bucket ``bucket``, one at a time; yield its URL."""
+    url = _lasting_moto()
+    for method, place in (("POST", "moto-api/reset"), ("PUT", "bucket")):
+        request = urllib.request.Request(f"{url}/{place}", method=method)
         urllib.request.urlopen(request, timeout=PATIENCE).close()
-        yield url
+    yield url
 
 
 def credentials(url: str) -> dict[str, str]:

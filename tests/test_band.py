@@ -18,6 +18,7 @@ from support.kernels import (
     item_bytes,
 )
 from test_exactness import HOSTILE
+from test_products import in_digits
 
 Array = npt.NDArray[Any]
 
@@ -79,7 +80,7 @@ def test_the_band_of_blas_grows_with_the_width(monkeypatch: pytest.MonkeyPatch) 
         assert gamma == pytest.approx((count + 8) * 2.0**-24, rel=1e-3)
 
 
-@pytest.mark.parametrize("product", ["digits"], indirect=True)
+@in_digits
 @pytest.mark.usefixtures("product")
 def test_the_band_of_digits_depends_on_the_rows() -> None:
     rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ from oracle_benchmarks import (
     rows_by,
 )
 from profiles import examples
+from spread import spread
 from support.protocols import View
 from test_benchmark_trials import DRAWN, RECORDED, check, distances
 
@@ -69,8 +70,7 @@ def average(
     return result
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize("kind", [0, 1], ids=["features", "distances"])
+@pytest.mark.parametrize(("name", "kind"), spread(PROTOCOLS, [0, 1]))
 def test_figures_of_the_code(name: str, kind: int) -> None:
     sides, query, gallery = data(name)
     found = average(sources(sides)[kind], query, gallery, PROTOCOLS[name])
@@ -246,8 +246,7 @@ def check_alone(found: se.Evaluation, alone: se.Evaluation) -> None:
             np.testing.assert_array_equal(found.per_query[name], column)
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS, "vehicleid"])
-@pytest.mark.parametrize("kind", [0, 1], ids=["features", "distances"])
+@pytest.mark.parametrize(("name", "kind"), spread([*PROTOCOLS, "vehicleid"], [0, 1]))
 def test_a_trial_equals_an_evaluation_of_its_rows_alone(name: str, kind: int) -> None:
     sides, *labels = data(name)
     protocol = se.PROTOCOLS[PROTOCOLS.get(name, name)]

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from spread import spread
 from support.cli import SIGNALS, Interruption
 from support.run import preparation_module as preparation
 from test_cli import CSV, STORED, data, run
@@ -161,9 +162,10 @@ main()
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("at", ["write", "rename"])
-def test_signals_while_saving(data: Path, number: signal.Signals, status: int, at: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "at"), spread([signal.SIGINT, signal.SIGTERM], ["write", "rename"])
+)
+def test_signals_while_saving(data: Path, number: signal.Signals, at: str) -> None:
     before = sorted(path.name for path in data.iterdir())
     process = subprocess.Popen(
         [
@@ -186,7 +188,7 @@ def test_signals_while_saving(data: Path, number: signal.Signals, status: int, a
     process.send_signal(number)
     Path("sent").touch()
     stdout, stderr = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, stdout, stderr) == (status, "", "interrupted\n")
+    assert (process.returncode, stdout, stderr) == (128 + number, "", "interrupted\n")
     whole = ["result"] if at == "rename" else []  # the signal came too late to prevent it
     assert sorted(path.name for path in data.iterdir()) == sorted(
         [*before, "saving", "sent", *whole]

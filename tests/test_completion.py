@@ -1,4 +1,4 @@
-"""Tab in the shell: driven as shells do, by a process; and by the script in a real bash."""
+"""Tab in the shell: asked for as shells do; and by the script in a real bash."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from support.cli import SHELLS, VARIABLE, Value, main
 from support.metrics import METRICS, PARTS
 from support.report import CAMERAS, CURVES
@@ -24,19 +25,9 @@ def completed(words: str, shell: str = "bash") -> list[tuple[str, str]]:
     """Return (type, value) of what a line of words is completed to, at its end."""
     line = words.split(" ")
     last = {"fish": line[-1]}.get(shell, str(len(line) - 1))
-    done = subprocess.run(
-        [BIN / "streameval"],
-        env={
-            **os.environ,
-            VARIABLE: f"{shell}_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": last,
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    asked = {VARIABLE: f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": last}
+    done = CliRunner().invoke(main, [], prog_name="streameval", env=asked)
+    assert (done.exit_code, done.stderr) == (0, "")
     rows = done.stdout.removesuffix("\n").split("\n") if done.stdout.strip() else []
     if shell == "zsh":  # three lines each
         return list(zip(rows[::3], rows[1::3], strict=True))
@@ -96,9 +87,8 @@ def test_a_tab_reads_no_config() -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_scripts(shell: str) -> None:
-    done = subprocess.run(
-        [BIN / "streameval", "completion", shell], capture_output=True, text=True, check=True
-    )
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert done.exit_code == 0
     assert VARIABLE in done.stdout
     assert f"{shell}_complete" in done.stdout
     program = shutil.which(shell)
@@ -137,8 +127,6 @@ def test_in_bash(words: str, expected: list[str]) -> None:
 
 
 def test_another_shell_is_refused() -> None:
-    done = subprocess.run(
-        [BIN / "streameval", "completion", "csh"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
+    done = CliRunner().invoke(main, ["completion", "csh"])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "error: shell is 'csh'; known: bash, zsh, fish\n"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from spread import spread
 from support.arrays import chunks_for, conversion, convert, open_array
 from support.cli import main
 from test_formats import VALUES, WRITERS
@@ -80,8 +81,10 @@ def test_every_format_keeps_its_values(write, monkeypatch: pytest.MonkeyPatch) -
     assert not Path("out.zarr.progress").exists()
 
 
-@pytest.mark.parametrize("shape", [(50,), (7, 9000), (3, 4096), (1, 1), (70, 33)])
-@pytest.mark.parametrize("dtype", ["f2", "f8", "i8", "u1", ">f4"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    spread([(50,), (7, 9000), (3, 4096), (1, 1), (70, 33)], ["f2", "f8", "i8", "u1", ">f4"]),
+)
 def test_every_shape(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "CHUNK_BYTES", 1 << 10)
     monkeypatch.setattr(conversion, "BLOCK_BYTES", 1 << 13)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from oracle import Problem, orders
 from profiles import examples
 from reference import canonical_distances
+from spread import spread
 from support.report import compare_conventions
 from support.runs import plan_any_budget
 from test_exactness import HOSTILE, METRICS, few_valued, labels, least_memory
@@ -144,9 +145,7 @@ def test_ties_by_hand() -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.parametrize(("data", "metric", "protocol"), spread(HOSTILE, METRICS, PROTOCOLS))
 @pytest.mark.usefixtures("product")
 def test_features_count_as_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(15)
@@ -233,8 +232,7 @@ def test_any_chunking_of_a_stored_matrix(
     check(found, problem_of(matrix.astype(np.float64), sides, own))
 
 
-@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("metric", "noise"), spread(METRICS, [0.0, 1e-7, 1e-5]))
 @pytest.mark.usefixtures("product")
 def test_collapsed_models(metric: Any, noise: float) -> None:
     rng = np.random.default_rng(16)

@@ -13,6 +13,7 @@ import scipy.io
 import test_benchmark_trials as official
 from oracle import Array
 from oracle_benchmarks import Trial, write_permutations
+from spread import spread
 from support.protocols import View
 from support.run import checkpoint_module, passes_module
 from test_benchmark_protocols import METRICS, average, check_alone, check_average, data, sources
@@ -44,8 +45,7 @@ def given_rows(trials: list[Trial]) -> list[Array]:
     return [items for _, items in trials]
 
 
-@pytest.mark.parametrize("name", STORED)
-@pytest.mark.parametrize("kind", [0, 1], ids=["features", "distances"])
+@pytest.mark.parametrize(("name", "kind"), spread(STORED, [0, 1]))
 def test_figures_with_the_permutations_of_the_benchmark(
     name: str, kind: int, permutations: Path
 ) -> None:

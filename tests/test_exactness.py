@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from oracle import oracle_statistics
 from profiles import examples
 from reference import canonical_distances
+from spread import spread
 from support.planning import Range, Task
 from support.run import Job, Share, Thresholds, Watch, count, find_positives
 from support.runs import plan_any_budget, prepare, session_of
@@ -148,9 +149,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.parametrize(
+    ("data", "metric", "protocol"), spread(HOSTILE, METRICS, ["market1501", "separate-camera"])
+)
 @pytest.mark.usefixtures("product")
 def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(5)
@@ -177,8 +178,10 @@ def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol:
     assert stored.statistics.equals(expected)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int32"])
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("metric", "dtype"),
+    spread(METRICS, ["float16", "float32", "float64", "int8", "uint8", "int32"]),
+)
 @pytest.mark.usefixtures("product")
 def test_any_dtype_of_features(metric: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
@@ -453,7 +456,7 @@ def test_any_type_of_labels(dtype: str) -> None:
     assert other.statistics.equals(one.statistics)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", spread(METRICS))
 @pytest.mark.usefixtures("product")
 def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     rng = np.random.default_rng(14)

@@ -20,6 +20,7 @@ from oracle_pairs import (
 )
 from profiles import examples
 from reference import canonical_distances
+from spread import spread
 from support.package import uniform_edges
 from support.run import BINS
 from support.run import passes_module as refining
@@ -68,8 +69,7 @@ def check(statistics: RankStatistics, distances: Array, sides: dict[str, se.Labe
     assert np.array_equal(statistics.impostor_histogram, impostor_histogram(impostor, edges))
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.parametrize(("data", "metric"), spread(HOSTILE, METRICS))
 def test_features_and_stored_distances_count_as_brute_force(data: Any, metric: Any) -> None:
     rng = np.random.default_rng(5)
     q, g = (side.astype(np.float32) for side in data(rng))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from spread import spread
 from support.arrays import Array, content
 from support.kernels import MarkTile, sieve_of
 from support.ledger import Block
@@ -201,8 +202,7 @@ def test_what_is_packed_is_unpacked(given_arrays: dict[str, Any]) -> None:
 
 
 @pytest.mark.skipif(not sieve_of(8), reason="no instructions to multiply bytes")
-@pytest.mark.parametrize("levels", [0, 2], ids=["apart", "tied"])
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize(("metric", "levels"), spread(["cosine", "euclidean"], [0, 2]))
 @pytest.mark.usefixtures("product")
 def test_rescans_list_what_digits_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int, metric: Any

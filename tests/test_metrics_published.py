@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
+from spread import spread
 from support.metrics import Metrics, compute_metrics, gom_scalars
 
 import streameval as se
@@ -167,8 +168,10 @@ def test_cuhk03_under_the_authors_code_of_gom(cuhk03: dict[str, Any]) -> None:
     assert found == [0.54550, 0.60109, 0.50, 0.40290]
 
 
-@pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "stable", "expected"])
-@pytest.mark.parametrize("vp", ["reference", "equation"])
+@pytest.mark.parametrize(
+    ("ties", "vp"),
+    spread(["pessimistic", "optimistic", "stable", "expected"], ["reference", "equation"]),
+)
 def test_cuhk03_equals_the_oracle(cuhk03: dict[str, Any], ties: Any, vp: Any) -> None:
     lo, hi = float(cuhk03["distances"].min()), float(cuhk03["distances"].max())
     thresholds = oracle_thresholds(cuhk03["distances"], lo, hi)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from spread import spread
 from support.arrays import fingerprint, open_array
 from support.cli import main
 from support.distances import find_distance
@@ -101,8 +102,7 @@ def test_flat_with_the_whole_gallery_is_the_exact_evaluation(metric: Any) -> Non
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("tighten", [False, True])
+@pytest.mark.parametrize(("metric", "tighten"), spread(METRICS, [False, True]))
 def test_the_exact_value_lies_in_every_interval(metric: Any, tighten: bool) -> None:
     exact = se.evaluate(features(metric), **sides(), metrics="all")
     for k in (1, 10, 60, 200, GALLERY - 1):
@@ -358,8 +358,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("metric", "kind"), spread(METRICS, HOSTILE))
 def test_features_that_float32_ranks_wrongly(kind: str, metric: Any) -> None:
     """The bound on its error holds: what is taken for certain is, and nothing is refused."""
     rng = np.random.default_rng(1)

@@ -15,6 +15,7 @@ from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from spread import spread
 from support.protocols import View, views_of
 
 import streameval as se
@@ -133,22 +134,21 @@ def test_equal_to_evaluations_of_their_own(
     check_all(problem, kind, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"tile": (7, 13), "threads": 1},
-        {"tile": (64, 50), "threads": 2, "range": "minmax"},
-        {"range": (0.0, 40.0), "memory": "200MB"},
-        {"metrics": "CMC@1,mAP,mINP"},
-        {"metrics": "TAR|FAR=0.01,EER", "refine": "TAR|FAR=0.01"},
-        {"range": "minmax-all"},
-    ],
-)
+OPTIONS = {
+    "small tiles": {"tile": (7, 13), "threads": 1},
+    "range": {"tile": (64, 50), "threads": 2, "range": "minmax"},
+    "memory": {"range": (0.0, 40.0), "memory": "200MB"},
+    "ranks": {"metrics": "CMC@1,mAP,mINP"},
+    "refined": {"metrics": "TAR|FAR=0.01,EER", "refine": "TAR|FAR=0.01"},
+    "range of all": {"range": "minmax-all"},
+}
+
+
+@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS))
 def test_equal_however_they_are_counted(
-    problem: dict[str, Any], options: dict[str, Any], tmp_path: Path
+    problem: dict[str, Any], kind: str, how: str, tmp_path: Path
 ) -> None:
-    check_all(problem, "features", tmp_path, **options)
-    check_all(problem, "rectangles", tmp_path, **options)
+    check_all(problem, kind, tmp_path, **OPTIONS[how])
 
 
 def test_in_rounds(
@@ -159,7 +159,9 @@ def test_in_rounds(
 
 
 def test_on_a_cluster(problem: dict[str, Any], tmp_path: Path) -> None:
-    with Client(n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    with Client(
+        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as client:
         check_all(problem, "strips", tmp_path, client=client)
 
 

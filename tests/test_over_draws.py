@@ -235,7 +235,9 @@ def test_on_a_cluster_from_a_stored_matrix(features: dict[str, Any], tmp_path: P
     expected = se.evaluate(computed(distances), **given, protocol=SYSU)
     stored = se.Distances(tmp_path / "d.zarr")
     assert se.evaluate(stored, **given, protocol=SYSU).statistics.equals(expected.statistics)
-    with Client(n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    with Client(
+        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as client:
         found = se.evaluate(stored, **given, protocol=SYSU, client=client)
     assert found.statistics.equals(expected.statistics)
 

@@ -35,7 +35,10 @@ from support.kernels import (
 
 from streameval import OptionError
 
-in_digits = pytest.mark.parametrize("product", ["digits"], indirect=True)
+IN_LOOPS = () if supported() else pytest.mark.slow  # evaluations take BLAS then
+in_digits = pytest.mark.parametrize(
+    "product", [pytest.param("digits", marks=IN_LOOPS)], indirect=True
+)
 ROOT = Path(__file__).parent.parent
 Float32 = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
@@ -252,10 +255,10 @@ RUNS = {  # what OpenBLAS's kernels need of a processor
 }
 
 
-OLDER = [pytest.param(name, marks=pytest.mark.slow) for name in list(RUNS)[:3]]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in RUNS if name != "Haswell"]
 
 
-@pytest.mark.parametrize("kernels", [*OLDER, "Haswell", "SkylakeX"])
+@pytest.mark.parametrize("kernels", ["Haswell", *OTHERS])
 def test_products_by_any_kernels_of_blas_are_as_close_as_they_say(kernels: str) -> None:
     if not blas_kernels():
         pytest.skip("NumPy's BLAS is not OpenBLAS")

@@ -12,6 +12,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import canonical_distances
+from spread import spread
 from support.kernels import threshold_distances
 from support.runs import plan_any_budget
 from test_exactness import (
@@ -79,9 +80,10 @@ def with_ignored_extremes(
     return sides, g
 
 
-@pytest.mark.parametrize("tile", [None, (5, 16)])
-@pytest.mark.parametrize("protocol", ["market1501", "separate-camera", "no-camera"])
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("metric", "protocol", "tile"),
+    spread(METRICS, ["market1501", "separate-camera", "no-camera"], [None, (5, 16)]),
+)
 def test_minmax_all_is_over_every_pair(metric: Any, protocol: str, tile: Any) -> None:
     rng = np.random.default_rng(6)
     q, g = normal(rng)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from spread import spread
 from support.cli import main
 from support.rankings import Kind, RankedList, nearest_items, reopen
 from support.rankings import nearest_module as nearest
@@ -70,9 +71,10 @@ def sorted_lists(distances: np.ndarray, protocol: str, ties: str) -> list[list[t
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("ties", TIES)
-@pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
-@pytest.mark.parametrize("block", [1, 200, 1 << 24])
+@pytest.mark.parametrize(
+    ("ties", "protocol", "block"),
+    spread(TIES, ["market1501", "separate-camera"], [1, 200, 1 << 24]),
+)
 def test_lists_are_those_of_a_full_sort(
     ties: str, protocol: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recorded.evaluations import CASES
 from recorded.record import FILE, compared, load, run
+from spread import spread
 
 RECORDED = load(FILE)
 
@@ -15,7 +16,7 @@ def test_every_case_is_recorded() -> None:
     assert list(RECORDED) == list(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", spread(CASES))
 def test_result_is_recorded_result(name: str, tmp_path: Path) -> None:
     differing = compared(RECORDED[name], run(name, tmp_path))
     assert not differing, "\n".join([f"{len(differing)} values differ:", *differing[:40]])

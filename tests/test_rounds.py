@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spread import spread
 from support.result import StoredStatistics
 
 import streameval as se
@@ -130,8 +131,7 @@ class Counting(se.Progress):
             raise Stop
 
 
-@pytest.mark.parametrize("kind", ["features", "strips"])
-@pytest.mark.parametrize("stop", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "stop"), spread(["features", "strips"], [1, 2, 4]))
 def test_a_run_goes_on_with_the_rounds_that_are_finished(
     problem: dict, kind: str, stop: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -20,6 +20,7 @@ from oracle import Problem
 from oracle_shots import RULES, OracleShots, numbers_ahead, oracle_shots
 from profiles import examples
 from reference import canonical_distances
+from spread import spread
 from support.planning import SHOT_RANKS
 from support.report import compare_conventions
 from support.runs import plan_any_budget
@@ -122,9 +123,7 @@ def check(found: tuple[Array, Array, se.Evaluation], oracle: OracleShots) -> Non
     np.testing.assert_allclose(chance, oracle.chance, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.parametrize(("data", "metric", "protocol"), spread(HOSTILE, METRICS, PROTOCOLS))
 @pytest.mark.usefixtures("product")
 def test_features_count_as_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(15)
@@ -203,8 +202,7 @@ def test_any_chunking_of_a_stored_matrix(
     check(found, expected(matrix.astype(np.float64), sides, protocol))
 
 
-@pytest.mark.parametrize("levels", [0, 4])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("protocol", "levels"), spread(PROTOCOLS, [0, 4]))
 def test_positives_behind_too_many_identities(
     levels: int, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,9 +426,9 @@ def test_a_gallery_of_nothing() -> None:
         assert np.isnan(result["CMC@1"])
 
 
-@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("metric", "protocol", "noise"), spread(METRICS, PROTOCOLS, [0.0, 1e-7, 1e-5], of=3)
+)
 @pytest.mark.usefixtures("product")
 def test_collapsed_models(
     metric: Any, protocol: str, noise: float, monkeypatch: pytest.MonkeyPatch

@@ -22,13 +22,18 @@ SIDES = {
     "query": se.Labels(id=RNG.integers(60, size=QUERIES), cam=RNG.integers(3, size=QUERIES)),
     "gallery": se.Labels(id=RNG.integers(60, size=ITEMS), cam=RNG.integers(3, size=ITEMS)),
 }
-EXPECTED = se.evaluate(se.Distances(SOURCE.read((0, QUERIES), (0, ITEMS))), **SIDES)
 
 
-def test_evaluated() -> None:
+@pytest.fixture(scope="module")
+def expected() -> se.Evaluation:
+    """Return the evaluation of the same distances, stored."""
+    return se.evaluate(se.Distances(SOURCE.read((0, QUERIES), (0, ITEMS))), **SIDES)
+
+
+def test_evaluated(expected: se.Evaluation) -> None:
     found = se.evaluate(SOURCE, **SIDES)
-    assert found.statistics.equals(EXPECTED.statistics)
-    assert found.metrics.scalars == EXPECTED.metrics.scalars
+    assert found.statistics.equals(expected.statistics)
+    assert found.metrics.scalars == expected.metrics.scalars
 
 
 def test_planned() -> None:
@@ -43,7 +48,7 @@ class StopsBeforeCounting(se.Progress):
             raise se.TaskError("stopped")
 
 
-def test_resumed(tmp_path: Path) -> None:
+def test_resumed(tmp_path: Path, expected: se.Evaluation) -> None:
     folder = tmp_path / "kept"
     with pytest.raises(se.TaskError, match="stopped"):
         se.evaluate(SOURCE, **SIDES, checkpoint=folder, progress=StopsBeforeCounting())
@@ -52,20 +57,20 @@ def test_resumed(tmp_path: Path) -> None:
     with pytest.raises(se.OutputError, match="another evaluation"):
         se.evaluate(other, **SIDES, checkpoint=folder, resume=True)
     found = se.evaluate(SOURCE, **SIDES, checkpoint=folder, resume=True)
-    assert found.statistics.equals(EXPECTED.statistics)
+    assert found.statistics.equals(expected.statistics)
     assert not folder.exists()
 
 
-def test_on_a_cluster() -> None:
+def test_on_a_cluster(expected: se.Evaluation) -> None:
     with Client(n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
         found = se.evaluate(SOURCE, **SIDES, client=client)
-    assert found.statistics.equals(EXPECTED.statistics)
+    assert found.statistics.equals(expected.statistics)
 
 
-def test_saved_and_reported(tmp_path: Path) -> None:
+def test_saved_and_reported(tmp_path: Path, expected: se.Evaluation) -> None:
     se.evaluate(SOURCE, **SIDES).save(tmp_path / "result")
     found = se.Evaluation.load(tmp_path / "result")
-    assert found.statistics.equals(EXPECTED.statistics)
+    assert found.statistics.equals(expected.statistics)
     page = tmp_path / "report.html"
     done = CliRunner().invoke(main, ["report", str(tmp_path / "result"), "--out", str(page)])
     assert done.exit_code == 0, done.output

@@ -15,6 +15,7 @@ import array_files
 import numpy as np
 import pytest
 import test_formats
+from profiles import by_night
 
 Writer = Callable[[np.ndarray], str]
 HERE = Path()
@@ -124,12 +125,14 @@ def files_of(uri: str) -> list[Path]:
     ]
 
 
-def pairwise_first(*axes: Iterable[Any], daily: int | None = None) -> list[Any]:
+def pairwise_first(
+    *axes: Iterable[Any], daily: int | None = None, sampled: bool = True
+) -> list[Any]:
     """Return all combinations as parameters of a test.
 
-    For every day are some that hold each pair of values; of the others, few are slow, and most
-    are for the night. With `daily`, so many are for every day, and the rest of such a cover is
-    slow.
+    For every day are some that hold each pair of values, or the first `daily` of such a cover, of
+    which the rest is slow. Of the others, few are slow if `sampled`, and most are for the night;
+    by day, when they only take time to collect, these are not returned.
     """
     every = list(product(*axes))
     Random(0).shuffle(every)
@@ -145,12 +148,14 @@ def pairwise_first(*axes: Iterable[Any], daily: int | None = None) -> list[Any]:
                 seen |= pairs_of(case)
                 cover[case] = None
     cases = []
-    for case in [*cover, *(case for case in every if case not in cover)]:
-        if case in cover:
-            marks = [] if daily is None or len(cases) < daily else [pytest.mark.slow]
-        elif daily is None and len(cases) % NIGHTLY == 0:
+    for number, case in enumerate([*cover, *(case for case in every if case not in cover)]):
+        if number < len(cover):
+            marks = [] if daily is None or number < daily else [pytest.mark.slow]
+        elif sampled and number % NIGHTLY == 0:
             marks = [pytest.mark.slow]
-        else:
+        elif by_night():
             marks = [pytest.mark.nightly]
+        else:
+            continue
         cases.append(pytest.param(*case, marks=marks))
     return cases

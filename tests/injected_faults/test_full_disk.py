@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from clusters import labels, write_inputs
+from support.cli import main
 
 import streameval as se
 
@@ -116,8 +118,8 @@ def run(events: str, *more: str, **environment: str) -> subprocess.CompletedProc
 
 @pytest.fixture
 def expected(folder: Path) -> dict[str, float]:
-    done = run("")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, COMMAND)
+    assert done.exit_code == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout)["metrics"]
     return found
 

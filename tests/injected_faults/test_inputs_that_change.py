@@ -203,6 +203,7 @@ def check(
 
 
 MOMENTS = [(number, reading) for number in range(3) for reading in range(4)]
+DAILY = 72  # combinations of a test: each format by each route that is resumed, at least
 
 
 def test_every_format_is_tried() -> None:
@@ -211,7 +212,7 @@ def test_every_format_is_tried() -> None:
 
 @pytest.mark.parametrize(
     ("route", "kind", "fault", "when"),
-    inputs.pairwise_first(ROUTES, inputs.WRITERS, inputs.FAULTS, MOMENTS),
+    inputs.pairwise_first(ROUTES, inputs.WRITERS, inputs.FAULTS, MOMENTS, daily=DAILY),
 )
 def test_an_input_that_changes(
     route: str,
@@ -237,7 +238,12 @@ def kill() -> None:
 @pytest.mark.parametrize(
     ("route", "kind", "fault", "when", "restored"),
     inputs.pairwise_first(
-        ["gallery", "query", "matrix"], inputs.WRITERS, inputs.FAULTS, MOMENTS[1:], [False, True]
+        ["gallery", "query", "matrix"],
+        inputs.WRITERS,
+        inputs.FAULTS,
+        MOMENTS[1:],
+        [False, True],
+        daily=DAILY,
     ),
 )
 def test_an_input_that_changes_before_a_run_is_resumed(

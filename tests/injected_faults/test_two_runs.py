@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from clusters import labels, write_inputs
+from support.cli import main
 from support.package import claimed
 from waiting import wait_until
 
@@ -74,12 +76,11 @@ def first(request: pytest.FixtureRequest, folder: Path) -> Iterator[subprocess.P
         yield process
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streameval", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
 
 
-def second(*more: str) -> subprocess.CompletedProcess[str]:
+def second(*more: str) -> Result:
     return run(*COMMAND, *more)
 
 
@@ -101,7 +102,7 @@ def test_the_second_run_is_refused(first: subprocess.Popen[str]) -> None:
     before = left()
     for more in ((), ("--overwrite",), ("--resume",), ("--resume", "--overwrite")):
         done = second(*more)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.exit_code, done.stdout) == (2, "")
         assert re.search(refused("results/out", first.pid), done.stderr)
         assert left() == before
     with pytest.raises(se.OutputError, match=refused(r"results/out\.progress", first.pid)):
@@ -125,12 +126,13 @@ def test_a_claim_ends_with_its_process(first: subprocess.Popen[str], number: int
         assert not Path("results").exists() or left() == ["out.progress"]
     Path("gate").touch()
     done = second("--resume")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert left() == ["out"]
 
 
 HOLDS = """
 import pathlib, sys, time
+from support.cli import main
 from support.package import claimed
 pathlib.Path("results").mkdir()
 with claimed(pathlib.Path(sys.argv[1]).absolute()):
@@ -176,12 +178,12 @@ def test_a_command_refuses_what_another_writes(place: str, arguments: list[str])
     with waiting(HOLDS, place) as process:
         before = left()
         done = run(*arguments, place)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.exit_code, done.stdout) == (2, "")
         assert re.search(refused(place, process.pid), done.stderr)
         assert left() == before
     assert left() == before
     done = run(*arguments, place)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert left() == [Path(place).name]
 
 
@@ -189,7 +191,7 @@ def test_a_command_refuses_what_another_writes(place: str, arguments: list[str])
 def test_what_can_not_be_claimed_is_refused() -> None:
     Path("results").touch()
     done = second()
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "error: no result can be written to results/out: Not a directory" in done.stderr
     with pytest.raises(se.OutputError, match=r"can't be kept in .*File exists"):
         in_python()
