@@ -75,14 +75,14 @@ def test_a_folder_serves_evaluations_with_other_options(folder: Path) -> None:
     kept = folder / "neighbors of all"
     first = se.evaluate(reranked(folder, folder=kept), **labels(folder), progress=Counted())
     assert first.statistics.equals(se.evaluate(reranked(folder), **labels(folder)).statistics)
-    size = sum(reranked(folder).shape) ** 2
-    assert sum(asked) == size
+    looked = sum(asked)
+    assert 0 < looked < sum(reranked(folder).shape) ** 2
     asked.clear()
     others = {"k2": 1, "lambda_": 0.9}
     again = se.evaluate(
         reranked(folder, folder=kept, **others), **labels(folder), progress=Counted()
     )
-    assert asked.count(size) == 1  # at once
+    assert asked.count(looked) == 1  # at once
     whole = se.evaluate(reranked(folder, **others), **labels(folder))
     assert again.statistics.equals(whole.statistics)
     assert {one.name for one in kept.iterdir()} == {"neighbors"}

@@ -43,8 +43,8 @@ class Copies(NamedTuple):
         if np.count_nonzero(self.number) < FEW * size:
             return Search(View(), np.ones(size, np.bool_), most)
         alone = np.bincount(self.first, minlength=size)[self.first] == 1
-        items = np.flatnonzero(self.number <= most + 1)
-        return Search(View("", np.flatnonzero(self.number == 0), items), alone, most + 1)
+        kept = np.flatnonzero(self.number <= most + 1)
+        return Search(View("", kept, kept), alone, most + 1)
 
 
 class Search(NamedTuple):
@@ -53,7 +53,7 @@ class Search(NamedTuple):
     Attributes
     ----------
     view : View
-        Of all images; or of one of each row, among so many copies of each as may be nearest.
+        Of all images; or of so many copies of each row as may be nearest.
     alone : [N] bool
         Images that are not compared with themselves. Others take the place of their copies.
     most : int

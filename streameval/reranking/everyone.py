@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 
 from streameval.arrays.composed import JoinedArray
-from streameval.planning.plan import Limits, Plan
-from streameval.planning.planner import make_plan
+from streameval.kernels.multiplier import best_rows
+from streameval.planning.plan import Limits, Plan, Task, pieces
+from streameval.planning.planner import TASK_FLOPS, TILE_ITEMS, make_plan
 from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
@@ -18,6 +21,7 @@ from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.typing import BoolArray
 
+BLOCKS, LEAST_BLOCK = 8, 1024  # of images: pairs of blocks are tasks
 SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
 """The metric whose distances are the squared ones of another, up to a factor of 2."""
 
@@ -79,5 +83,15 @@ class Everyone(Features):
             If no plan fits the limits.
         """
         size = self.shape[0]
-        problem = Problem(size, size, PairSizes(0, size), self.data(), near=2 * most + 2)
-        return make_plan(problem, limits)
+        turned = {"turned tiles": limits.threads * 4 * best_rows() * TILE_ITEMS}
+        near = 2 * (2 * most + 2)  # of queries and of items
+        pairs = PairSizes(0, size)
+        problem = Problem(size, size, pairs, self.data(), near=near, beside=turned)
+        plan = make_plan(problem, limits)
+        if limits.cut == plan.cut:
+            return plan
+        blocks = max(-(-size // plan.cut.queries), min(BLOCKS, -(-size // LEAST_BLOCK)))
+        step = min(-(-size // blocks), max(math.isqrt(TASK_FLOPS // (2 * self.width)), LEAST_BLOCK))
+        spans = pieces((0, size), step)
+        tasks = tuple(Task(q, g) for at, q in enumerate(spans) for g in spans[at:])
+        return replace(plan, tasks=tasks, flops=plan.flops * len(tasks) // len(spans) ** 2)

@@ -2,28 +2,32 @@
 
 All images are ranked against all by tiles of products, as for counting. What a tile leaves open is
 decided by canonical distances: the nearest K, ties by index, and the greatest distance are those
-of float64.
+of float64. Distances are symmetric, to the bit: each tile is looked at by rows, and then, turned,
+by columns, so that half of all pairs are multiplied.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.extremes import list_limits
-from streameval.kernels.tiles import Doubts, Rows, Tile, product
+from streameval.kernels.tiles import Columns, Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job
-from streameval.run.passes import by_queries
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import BoolArray, FloatArray, IntArray
+from streameval.typing import BoolArray, FloatArray, Indices, IntArray
 
 NOTHING = -1  # in place of an item, where there are fewer
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
+FAR = 2.0**100  # a distance whose level tells how levels ascend
+ROUNDED = 2.0**-49  # relative error of a level
+SQUARE = 32  # rows and columns that are turned together
 
 
 class NearestItems:
@@ -50,17 +54,18 @@ class NearestItems:
         self.greatest = np.full(queries, -np.inf)
         self._doubts = Doubts.of(0)
 
-    def add(self, tile: Tile) -> None:
-        """Note what is nearest in a tile, and what is furthest; pairs left out are +inf."""
-        if not tile.columns.item.size:
-            return
+    def add(self, tile: Tile) -> IntArray:
+        """Note what is nearest in a tile, and what is furthest; pairs left out are +inf.
+
+        Returns the rows that have too many values near either end, which are not noted.
+        """
         rows, kept = Rows.of(tile), (self.distance, self.item, self.greatest)
-        if not rows.band.any():
-            _keep_values(rows, *kept)
-            return
-        crowded = self._decide(tile, rows)
-        for finer in tile.finer(crowded) if crowded.size else ():
-            self.add(finer)
+        if not tile.values.size:
+            return np.empty(0, np.int64)
+        if rows.band.any():
+            return self._decide(tile, rows)
+        _keep_values(rows, *kept)
+        return np.empty(0, np.int64)
 
     def _decide(self, tile: Tile, rows: Rows) -> IntArray:
         """Note the distances of values near either end; return the rows with too many."""
@@ -91,29 +96,108 @@ def unpacked(packed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def merge_nearest(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the nearest of two shards of the gallery, as `NearestItems.packed` does."""
-    sides = unpacked(one), unpacked(other)
-    distance, item = (np.hstack([side[which] for side in sides]) for which in range(2))
-    order = np.lexsort((item, distance), axis=1)[:, : sides[0][0].shape[1]]
-    least = (np.take_along_axis(values, order, axis=1) for values in (distance, item))
-    return np.column_stack([*least, np.maximum(sides[0][2], sides[1][2])])
+    """Return the nearest of two parts of the gallery, as `NearestItems.packed` does.
 
-
-def nearest(most: int, job: Job, task: Task, watch: Watch) -> FloatArray:
-    """Return the nearest items of a task's queries in its shard: `NearestItems.packed`.
-
-    They are numbered as in the job's view.
+    What is in both counts once.
     """
-    own = job.only.own(task).queries
-    counter = NearestItems(most, own[1] - own[0])
+    merged = np.empty_like(one)
+    _merge(*unpacked(one), *unpacked(other), *unpacked(merged))
+    return merged
+
+
+def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, FloatArray]:
+    """Return the nearest of a task's queries among its items, and of its items among its queries.
+
+    They are numbered as in the job's view. Each is as of `NearestItems.packed`; the second is empty
+    where queries and items are the same.
+    """
+    own = job.only.own(task)
+    (first, last), (left, right) = own.queries, own.gallery
+    by_query = NearestItems(most, last - first)
+    by_item = NearestItems(most, right - left if task.queries != task.gallery else 0)
+
+    def look(tile: Tile) -> None:
+        crowded = by_query.add(tile)
+        if len(by_item.greatest) and tile.values.size:
+            rows = np.delete(np.arange(len(tile.query)), crowded)
+            by_item.add(turned(tile, rows, first, left))
+        for finer in tile.finer(crowded) if crowded.size else ():
+            look(finer)
+
     for _, tile in masked_tiles(job, task, watch):
-        counter.add(tile)
-    return counter.packed()
+        look(tile)
+    return by_query.packed(), by_item.packed()
 
 
-def find_nearest(most: int) -> Pass[Task, FloatArray]:
+def find_nearest(most: int) -> Pass[Task, tuple[FloatArray, FloatArray]]:
     """Return the pass that finds the nearest K items of all queries."""
-    return Pass("neighbors", partial(nearest, most), merge_nearest, by_queries)
+    return Pass("neighbors", partial(nearest, most))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TurnedTile(Tile):
+    """A tile with items as rows and queries as columns; its values are distances.
+
+    Attributes
+    ----------
+    of : Tile
+    queries, items : [n], [m] int64
+        The query of that tile that each column is, and the column that each row is.
+    error : float
+        The guard band of all rows.
+    """
+
+    of: Tile
+    queries: IntArray
+    items: IntArray
+    error: float
+
+    @property
+    def band(self) -> FloatArray:
+        """The guard band of each row."""
+        return np.full(len(self.query), self.error)
+
+    def resolve(self, query: Indices, column: Indices) -> FloatArray:
+        """Return the canonical distances of pairs, [p] float64."""
+        place = np.zeros(int(self.query.max(initial=0)) + 1, np.int64)
+        place[self.query] = self.items
+        return self.of.resolve(self.queries[column], place[query])
+
+
+def turned(tile: Tile, rows: IntArray, first: int, left: int) -> TurnedTile:
+    """Return some rows of a tile, turned.
+
+    Parameters
+    ----------
+    tile : Tile
+    rows : [r] int64
+    first, left : int
+        The first query and the first item of the task.
+    """
+    query, columns, band = tile.query[rows], tile.columns, tile.band[rows]
+    low = tile.row_levels(np.zeros(len(tile.query))).tied[rows]
+    far = tile.row_levels(np.full(len(tile.query), FAR)).tied[rows]
+    slope, exact = (far - low) / FAR, not tile.band.any()
+    ordinary = len(rows) > 0 and slope.min() > 1e-6 and slope.max() < 1e6
+    kind = np.float32 if tile.values.dtype == np.float32 and ordinary else np.float64
+    values = np.empty((len(columns.item), len(rows)), kind)
+    given = tile.values, columns.weight, columns.offset, tile.offset_row
+    most = _turn(given, rows, low, slope, values)
+    error = 0.0
+    if not exact:
+        error = float(((band + ROUNDED * np.abs(low)) / slope).max(initial=0.0))
+        error += float(np.finfo(kind).eps) * most + ROUNDED * most
+    items = np.arange(len(columns.item))
+    return TurnedTile(
+        values,
+        columns.item - left,
+        np.zeros(len(items), np.int64),
+        Columns(first + query, None, np.zeros((1, len(rows)), kind)),
+        of=tile,
+        queries=query,
+        items=items,
+        error=error,
+    )
 
 
 @compiled
@@ -184,3 +268,39 @@ def _keep_values(rows, distances, items, greatest):  # type: ignore[no-untyped-d
                 greatest[i] = max(greatest[i], value)
                 if value <= distances[i, -1]:
                     _insert(value, item[k], distances[i], items[i])
+
+
+@compiled
+def _turn(given, rows, low, slope, out):  # type: ignore[no-untyped-def]
+    """Write the distances that rows of a tile stand for, turned; return the greatest magnitude."""
+    values, weight, offset, offset_row = given
+    n, most, infinite = values.shape[1], 0.0, values.dtype.type(np.inf)
+    for top in range(0, len(rows), SQUARE):
+        bottom = min(top + SQUARE, len(rows))
+        for left in range(0, n, SQUARE):
+            right = min(left + SQUARE, n)
+            for r in range(top, bottom):
+                row, add = values[rows[r]], offset[offset_row[rows[r]]]
+                for k in range(left, right):
+                    value = product(row, weight, k) + add[k]
+                    distance = (np.float64(value) - low[r]) / slope[r]
+                    finite = value < infinite
+                    out[k, r] = distance if finite else np.inf
+                    most = max(most, abs(distance) if finite else 0.0)
+    return most
+
+
+@compiled
+def _merge(distance, item, greatest, others, other, furthest, out, items, most):  # type: ignore[no-untyped-def]
+    """Write the nearest of two ascending lists a row, and the greatest of both."""
+    for row in range(out.shape[0]):
+        most[row] = max(greatest[row], furthest[row])
+        t, u = 0, 0
+        for place in range(out.shape[1]):
+            mine, theirs = distance[row, t], others[row, u]
+            if mine < theirs or (mine == theirs and item[row, t] <= other[row, u]):
+                out[row, place], items[row, place] = mine, item[row, t]
+                same = mine == theirs and item[row, t] == other[row, u] and mine < np.inf
+                t, u = t + 1, u + 1 if same else u
+            else:
+                out[row, place], items[row, place], u = theirs, other[row, u], u + 1

@@ -24,12 +24,12 @@ from streameval.reranking.encoding import (
 )
 from streameval.reranking.everyone import Everyone
 from streameval.reranking.kept import KeptRows, RowWriter
-from streameval.reranking.nearest import find_nearest
+from streameval.reranking.nearest import find_nearest, merge_nearest
 from streameval.run.checkpoint import Checkpoint
-from streameval.run.executor import Pass, ThreadExecutor
+from streameval.run.executor import Parts, Pass, ThreadExecutor
 from streameval.run.job import Job
 from streameval.run.progress import Watch
-from streameval.run.record import NO_RECORD, PLACES, Manifest, Record
+from streameval.run.record import NO_RECORD, PLACES, Manifest, Record, Stage
 from streameval.run.session import Session
 from streameval.typing import FloatArray, Int32Array, IntArray, Span
 
@@ -88,13 +88,33 @@ def rank_all(
         plan = with_record(plan)
         stage = record.stage(NEIGHBORS, plan.tasks)
         job = Job(everyone, plan, (everyone.share(search.view, search.alone),))
-        blocks = session.sums(find_nearest(search.most), job, stage)
-        found = np.empty((size, 2 * search.most + 1))
-        for queries, packed in blocks.items():
-            found[search.rows(queries)] = packed
+        found = _gathered(
+            session.run(find_nearest(search.most), job, plan.tasks, stage), plan, stage
+        )
+        packed = np.empty((size, 2 * search.most + 1))
+        for rows, own in found.items():
+            packed[search.rows(rows)] = own
         record.release()
-    del blocks
-    return search.spread(found, copies, most)
+    del found
+    return search.spread(packed, copies, most)
+
+
+def _gathered(
+    parts: Parts[tuple[FloatArray, FloatArray]], plan: Plan, stage: Stage
+) -> dict[Span, FloatArray]:
+    """Return the nearest images of each block, merged of the tasks that have looked at it."""
+    for indices, both in parts:
+        task = plan.tasks[indices[0]]
+        # What is kept of a task that is not marked yet is found again, and counts once.
+        for rows, own, done in zip(
+            (task.gallery, task.queries), both[::-1], ((), indices), strict=True
+        ):
+            if len(own):
+                name = f"{rows[0]}-{rows[1]}"
+                known = stage.state.get(name)
+                stage.keep(done, name, own if known is None else merge_nearest(known, own))
+    spans = sorted({task.queries for task in plan.tasks})
+    return {rows: stage.state[f"{rows[0]}-{rows[1]}"] for rows in spans}
 
 
 @contextmanager
