@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,13 +22,37 @@ from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import BoolArray, FloatArray, Indices, IntArray
+from streameval.typing import BoolArray, FloatArray, Indices, IntArray, Span
 
 NOTHING = -1  # in place of an item, where there are fewer
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
 FAR = 2.0**100  # a distance whose level tells how levels ascend
 ROUNDED = 2.0**-49  # relative error of a level
 SQUARE = 32  # rows and columns that are turned together
+
+
+class Reach(NamedTuple):
+    """What the tasks of a process know of queries: no others are wanted than those within.
+
+    Attributes
+    ----------
+    nearest : [queries] float64
+        No less than the K-th least distance; tasks lower it.
+    greatest : [queries] float64
+        A distance that there is; tasks raise it.
+    """
+
+    nearest: FloatArray
+    greatest: FloatArray
+
+    @classmethod
+    def unknown(cls, queries: int) -> Reach:
+        """Return what is known at first."""
+        return cls(np.full(queries, np.inf), np.full(queries, -np.inf))
+
+    def of(self, queries: Span) -> Reach:
+        """Return what is known of some queries; what is written to it is known of all."""
+        return Reach(*(own[slice(*queries)] for own in self))
 
 
 class NearestItems:
@@ -37,7 +62,8 @@ class NearestItems:
     ----------
     most : int
         K.
-    queries : int
+    reach : Reach
+        Of its queries.
 
     Attributes
     ----------
@@ -48,11 +74,12 @@ class NearestItems:
         −inf where there is no item.
     """
 
-    def __init__(self, most: int, queries: int) -> None:
+    def __init__(self, most: int, reach: Reach) -> None:
+        queries = len(reach.nearest)
         self.distance = np.full((queries, most), np.inf)
         self.item = np.full((queries, most), NOTHING)
         self.greatest = np.full(queries, -np.inf)
-        self._doubts = Doubts.of(0)
+        self._reach, self._doubts = reach, Doubts.of(0)
 
     def add(self, tile: Tile) -> IntArray:
         """Note what is nearest in a tile, and what is furthest; pairs left out are +inf.
@@ -70,8 +97,9 @@ class NearestItems:
     def _decide(self, tile: Tile, rows: Rows) -> IntArray:
         """Note the distances of values near either end; return the rows with too many."""
         (m, n), query, row = tile.values.shape, tile.query, 0
-        low = tile.row_levels(self.distance[query, -1]).tied + rows.band
-        high = tile.row_levels(self.greatest[query]).closer - rows.band
+        reach = self._reach
+        low = tile.row_levels(reach.nearest[query]).tied + rows.band
+        high = tile.row_levels(reach.greatest[query]).closer - rows.band
         new = ~np.isfinite(low) | ~np.isfinite(high)
         _first_limits(rows, new, self.item.shape[1], low, high)
         crowd = n // 2 if tile.refinable else n
@@ -82,6 +110,8 @@ class NearestItems:
             exact = self._doubts.resolve(tile, filled)
             item = tile.columns.item[self._doubts.column[:filled]]
             _keep(exact, self._doubts.query, item, self.distance, self.item, self.greatest)
+        reach.nearest[:] = np.minimum(reach.nearest, self.distance[:, -1])
+        reach.greatest[:] = np.maximum(reach.greatest, self.greatest)
         return np.flatnonzero(crowded)
 
     def packed(self) -> FloatArray:
@@ -112,9 +142,10 @@ def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, 
     where queries and items are the same.
     """
     own = job.only.own(task)
-    (first, last), (left, right) = own.queries, own.gallery
-    by_query = NearestItems(most, last - first)
-    by_item = NearestItems(most, right - left if task.queries != task.gallery else 0)
+    size, first, (left, right) = job.only.pairs.queries, own.queries[0], own.gallery
+    reach = job.cache.once("reach", (most, size), partial(Reach.unknown, size))
+    by_query = NearestItems(most, reach.of(own.queries))
+    by_item = NearestItems(most, reach.of((left, right if task.queries != task.gallery else left)))
 
     def look(tile: Tile) -> None:
         crowded = by_query.add(tile)
