@@ -195,6 +195,8 @@ class Problem:
     asking : int
         Queries of all evaluations, where these count parts of tiles; 0 where one counts tiles as
         they are.
+    drawn : int
+        Items of all galleries that are drawn from one.
     """
 
     queries: int
@@ -208,6 +210,7 @@ class Problem:
     identities: JointSizes | None = None
     near: int = 0
     asking: int = 0
+    drawn: int = 0
 
     @property
     def times(self) -> int:
@@ -236,7 +239,7 @@ class Problem:
 
         Of labels, what is made of those that are given.
         """
-        by_item = self.gallery + self._class_bytes
+        by_item = self.gallery + self._class_bytes + 24 * self.drawn
         sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
         return {"labels": labels, **self.round_bytes(self.queries)}
@@ -264,7 +267,7 @@ class Problem:
 
         Listed pairs, junk, classes, positives.
         """
-        by_item = self.gallery + self._class_bytes
+        by_item = self.gallery + self._class_bytes + 8 * self.drawn
         return 2 * (10 * self.listed_of(queries) + by_item) + 24 * self.positives_of(queries)
 
     def positives_of(self, queries: int) -> int:
@@ -285,8 +288,10 @@ class Problem:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
         positives, limits = self.positives_of(queries), self.times * (self.thresholds + self.edges)
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
+        in_each = 32 * self.drawn + (64 * queries * self.times if self.drawn else 0)
         return (
-            (32 if self.data.width else 24) * (positives + queries * limits)
+            in_each
+            + (32 if self.data.width else 24) * (positives + queries * limits)
             + (16 if self.groups else 8) * queries * within
             + 24 * limits * self.groups
             + 40 * positives

@@ -105,6 +105,26 @@ class Pairs:
         listed = np.flatnonzero(self.positive)
         return np.searchsorted(listed, self.indptr).astype(np.int64), self.item[listed]
 
+    def listed_in(self, start: int, stop: int, chosen: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return (indptr [Q + 1], item) of those of some listed pairs that are in a gallery range.
+
+        They are chosen by a mask [L].
+        """
+        kept = chosen & (self.item >= start) & (self.item < stop)
+        return cumulated(kept)[self.indptr], self.item[kept]
+
+    def among(self, items: BoolArray) -> Pairs:
+        """Return the pairs where the other items, by a mask [G], are junk and not listed."""
+        kept = items[self.item]
+        return replace(
+            self,
+            indptr=cumulated(kept)[self.indptr],
+            item=self.item[kept],
+            positive=self.positive[kept],
+            same_identity=self.same_identity[kept],
+            junk=self.junk | ~items,
+        )
+
     @property
     def counts(self) -> PairCounts:
         """The numbers of these pairs."""

@@ -17,6 +17,7 @@ from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import IdentitySizes, JointSizes, PairSizes, Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
 from streameval.protocols.agreement import coded, distinct, multiplicities
+from streameval.protocols.base import Base
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
@@ -67,6 +68,8 @@ class Planned:
         there is one, and further ones; none of floats.
     groups : [Q] int64, optional
         The group of each query, where the histogram of impostors is kept by group, too.
+    base : Base, optional
+        What its gallery is drawn from, as others are.
     """
 
     request: Request
@@ -78,6 +81,7 @@ class Planned:
     counts: PairCounts
     columns: Mapping[str, AnyArray]
     groups: IntArray | None
+    base: Base | None
 
     @property
     def source(self) -> Source:
@@ -165,8 +169,14 @@ class _Counts(NamedTuple):
     counts: PairCounts
     columns: Mapping[str, AnyArray]
     groups: IntArray | None
+    base: Base | None
     identities: IdentitySizes | None
     range: Range | None
+
+    @property
+    def drawn(self) -> int:
+        """Number of its items, if they are drawn from a base."""
+        return 0 if self.base is None or self.view.items is None else len(self.view.items)
 
 
 def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned]:
@@ -187,7 +197,7 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     limits = replace(session.limits(source), tile=requests[0].tile)
     plan = source.plan(problem, limits)
     return [
-        Planned(one.request, one.view, problem, limits, plan, used, *one[2:5])
+        Planned(one.request, one.view, problem, limits, plan, used, *one[2:6])
         for one, used in zip(known, ranges, strict=True)
     ]
 
@@ -200,17 +210,28 @@ def _count_views(request: Request) -> list[_Counts]:
     query, gallery, protocol = request.query, request.gallery, request.protocol
     if query is None or gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
-        return [_Counts(request, View(), counts, {}, None, None, used)]
+        return [_Counts(request, View(), counts, {}, None, None, None, used)]
     views = views_of(protocol, query, gallery, request.drawn)
     sides = Sides(query, gallery, protocol)
-    return [_count(request, view, *sides.of(view), used) for view in views]
+    own_rules, shape = views[0].protocol(protocol), request.source.shape
+    bases = {
+        id(base): Base(base, *sides.of(base), own_rules, base.listed(request.listed, *shape))
+        for base in dict.fromkeys(view.base for view in views)
+        if base is not None
+    }
+    return [_count(request, view, sides.of(view), used, bases.get(id(view.base))) for view in views]
 
 
 def _count(
-    request: Request, view: View, query: Labels, gallery: Labels, used: Range | None
+    request: Request,
+    view: View,
+    sides: tuple[Labels, Labels],
+    used: Range | None,
+    base: Base | None,
 ) -> _Counts:
     """Check the labels of a view, and count its pairs."""
     groups = identities = None
+    query, gallery = sides
     needs, columns = request.fields_needed, label_columns(query)
     if view.queries is not None:
         columns.setdefault(ROW, view.queries)
@@ -225,7 +246,7 @@ def _count(
     if _counts_identities(request):
         identities = identity_sizes(gallery, request.protocol, counts, needs)
     kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
-    return _Counts(request, view, counts, kept, groups, identities, used)
+    return _Counts(request, view, counts, kept, groups, base, identities, used)
 
 
 def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
@@ -240,6 +261,7 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
         problem,
         pairs=_pair_sizes([one.counts for one in known]),
         asking=0 if alone else sum(len(one.counts.positive) for one in known),
+        drawn=sum(one.drawn for one in known),
         groups=max(groups, default=0),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
