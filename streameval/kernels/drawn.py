@@ -82,8 +82,7 @@ class DrawnCounter:
             np.zeros((count, groups, len(limits) + 2), np.int64),
             np.full((count, queries), np.inf),
         )
-        step = np.searchsorted(thresholds, np.append(limits, np.inf))
-        self._step = np.append(step, len(thresholds) + 1)
+        self._step = np.searchsorted(thresholds, np.append(limits, np.inf))
         self._group, self._galleries = group, galleries
         self._meanings = Meanings.of(edges)
         self._table = LevelTable(edges.indptr, edges.distance)

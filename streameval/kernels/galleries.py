@@ -201,11 +201,13 @@ def look_up(places, of, columns, meanings, found, counted):  # type: ignore[no-u
     """
     query, left_out, item, positive_item = of
     step, group, negatives, within, histogram = counted
-    n, limited = places.shape[1], within.shape[2] > 0 or histogram.shape[2] > 2
+    n, limits = places.shape[1], histogram.shape[2]
+    limited = within.shape[2] > 0 or limits > 2
     begins, positive_of, limit_of = meanings
     own, limit = np.empty(n, np.uint16), np.empty(n, np.uint16)
     most = np.int64(positive_of.max()) + 1 if len(positive_of) else 1
-    ahead, steps = np.zeros((WAYS, most), np.uint32), np.zeros(within.shape[2] + 2, np.uint32)
+    ahead, bins = np.zeros((WAYS, most), np.uint32), np.zeros((WAYS, limits), np.uint32)
+    steps = np.zeros(within.shape[2] + 1, np.uint32)
     for r in range(len(query)):
         if left_out[r]:
             continue
@@ -213,24 +215,28 @@ def look_up(places, of, columns, meanings, found, counted):  # type: ignore[no-u
         first, last = begins[i], begins[i + 1] - 1
         for k in range(n):
             own[k] = positive_of[first + places[r, k]]
+        low, high = limits, 0  # of the limits that any pair of the row has
         for k in range(n if limited else 0):
             limit[k] = limit_of[first + places[r, k]]
+            low = min(low, limit[k])
+            high = max(high, limit[k] if limit[k] < limits - 1 else 0)
         nothing = np.int64(positive_of[last])
         for t in range(len(columns.indptr) - 1):
             held = columns.item[columns.indptr[t] : columns.indptr[t + 1]]
-            _count(own, held, ahead)
+            _count(own, held, ahead, 0, nothing + 1)
             negatives[t, i] += len(held) - ahead[0, nothing]
             span = found.indptr[t, i], found.indptr[t, i + 1]
             _rank(ahead[0], span, found, (own, held, item, positive_item))
             ahead[0, : nothing + 1] = 0
             if limited:
-                _sum(limit, held, step, steps, within[t, i], histogram[t, group[i]])
+                _count(limit, held, bins, low, high + 1)
+                _sum(bins, low, high + 1, step, steps, within[t, i], histogram[t, group[i]])
 
 
 @compiled
-def _count(own, held, ahead):  # type: ignore[no-untyped-def]
-    """Count the slots of some columns, in the first of the counters."""
-    first, second, third, fourth = ahead[0], ahead[1], ahead[2], ahead[3]
+def _count(own, held, counts, low, high):  # type: ignore[no-untyped-def]
+    """Count the values of some columns; those from `low` to `high` are summed in the first way."""
+    first, second, third, fourth = counts[0], counts[1], counts[2], counts[3]
     one, whole = np.uint32(1), len(held) // 4
     for four in range(whole):
         k = 4 * four
@@ -240,7 +246,7 @@ def _count(own, held, ahead):  # type: ignore[no-untyped-def]
         fourth[own[np.uint32(held[k + 3])]] += one
     for k in range(4 * whole, len(held)):
         first[own[np.uint32(held[k])]] += one
-    for s in range(len(first)):
+    for s in range(low, high):
         first[s] += second[s] + third[s] + fourth[s]
         second[s], third[s], fourth[s] = 0, 0, 0
 
@@ -264,12 +270,15 @@ def _rank(counts, span, found, tied):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _sum(limit, held, step, steps, within, histogram):  # type: ignore[no-untyped-def]
-    """Count the limits below some columns: for the histogram, and for the thresholds."""
-    for k in held:
-        b = limit[np.uint32(k)]
-        histogram[b] += 1
-        steps[step[b]] += np.uint32(1)
+def _sum(bins, low, high, step, steps, within, histogram):  # type: ignore[no-untyped-def]
+    """Add counted limits, from `low` to `high`, to the histogram and the thresholds; zero them."""
+    for b in range(low, high):
+        count = bins[0, b]
+        histogram[b] += count
+        steps[step[b]] += count
+        bins[0, b] = 0
+    for way in range(bins.shape[0]):
+        bins[way, bins.shape[1] - 1] = 0  # no negatives
     below = 0
     for t in range(len(within)):
         below += steps[t]

@@ -21,7 +21,7 @@ from streameval.protocols.base import Base
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import PairSource
+from streameval.protocols.pairs import PairSource, warn_of_other_identities
 from streameval.protocols.protocol import REST, SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
@@ -31,12 +31,13 @@ from streameval.result.groups import (
     group_labels,
     histogram_groups,
 )
+from streameval.run.drawn import drawn_counts
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.single_shot.draws import Draws, entries_of_draws, group_sizes
 from streameval.source import Source
 from streameval.statistics import WHOLE_FIELDS
-from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
+from streameval.typing import AnyArray, IntArray, JsonObject, Span
 
 ROW = "row"  # the column that tells selected queries apart: their rows of the source
 THRESHOLDS = 101
@@ -212,14 +213,14 @@ def _count_views(request: Request) -> list[_Counts]:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return [_Counts(request, View(), counts, {}, None, None, None, used)]
     views = views_of(protocol, query, gallery, request.drawn)
-    sides = Sides(query, gallery, protocol)
-    own_rules, shape = views[0].protocol(protocol), request.source.shape
-    bases = {
-        id(base): Base(base, *sides.of(base), own_rules, base.listed(request.listed, *shape))
-        for base in dict.fromkeys(view.base for view in views)
-        if base is not None
-    }
-    return [_count(request, view, sides.of(view), used, bases.get(id(view.base))) for view in views]
+    sides, shape = Sides(query, gallery, protocol), request.source.shape
+    known: dict[View, tuple[Base, PairCounts]] = {}
+    for base in dict.fromkeys(view.base for view in views):
+        if base is not None:
+            listed, own = base.listed(request.listed, *shape), [v for v in views if v.base is base]
+            made = Base.of(base, sides.of(base), protocol, listed, own)
+            known |= {view: (made, counts) for view, counts in drawn_counts(made).items()}
+    return [_count(request, view, sides.of(view), used, known.get(view)) for view in views]
 
 
 def _count(
@@ -227,9 +228,9 @@ def _count(
     view: View,
     sides: tuple[Labels, Labels],
     used: Range | None,
-    base: Base | None,
+    drawn: tuple[Base, PairCounts] | None,
 ) -> _Counts:
-    """Check the labels of a view, and count its pairs."""
+    """Check the labels of a view, and count its pairs; where it is drawn, they are counted."""
     groups = identities = None
     query, gallery = sides
     needs, columns = request.fields_needed, label_columns(query)
@@ -238,7 +239,10 @@ def _count(
     listed = view.listed(request.listed, *request.source.shape)
     group_by = _groups_of(request, view)
     request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
-    counts = PairCounts.of(query, gallery, view.protocol(request.protocol), listed)
+    if drawn is None:
+        base, counts = None, PairCounts.of(query, gallery, view.protocol(request.protocol), listed)
+    else:
+        base, counts = drawn
     check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
     if "impostor_histogram" in needs and request.group_by is not None:
@@ -297,10 +301,12 @@ def with_pairs(planned: Planned) -> Prepared:
     own["request"] = request.without_labels()
     own_rules = planned.view.protocol(protocol)
     pairs = PairSource(query, gallery, own_rules, request.listed, planned.counts)
-    if not planned.plan.round:
+    if request.listed is not None and protocol.listed:
+        warn_of_other_identities(query, gallery, request.listed.good)
+    if not planned.plan.round and planned.base is None:  # labels may be large
         pairs.block(0, pairs.queries)
     cams = None
-    identities = gallery_identities(planned, gallery, pairs.junk)
+    identities = gallery_identities(planned, gallery, pairs)
     if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
         items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
         cams = PositiveCameras.of([items], by_item=True)
@@ -319,7 +325,7 @@ def _counts_identities(request: Request) -> bool:
 
 
 def gallery_identities(
-    planned: Planned, gallery: Labels, junk: BoolArray
+    planned: Planned, gallery: Labels, pairs: PairSource
 ) -> GalleryIdentities | Shots | Draws | None:
     """Return the identities of a gallery, where they are counted."""
     request, protocol = planned.request, planned.request.protocol
@@ -333,7 +339,7 @@ def gallery_identities(
         known = distinct(gallery.id)
         return GalleryIdentities(coded(known, gallery.id), len(known))
     draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-    return Shots.of(gallery, junk, most, draws, protocol.shot_seed)
+    return Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
 
 
 def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:

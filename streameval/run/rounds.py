@@ -57,7 +57,7 @@ def _joined(
         share = together([_share(one, one.view, one.pairs, span) for one in own])
     else:
         share = _share(own[0], base.view, base.pairs, span)
-        share = drawn_from(share, [one.view for one in own])
+        share = drawn_from(share, [base.drawn[one.view] for one in own], base.anywhere)
     return replace(share, thresholds=thresholds[group[0]]) if thresholds else share
 
 

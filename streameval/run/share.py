@@ -283,14 +283,10 @@ def together(shares: Sequence[Share]) -> Share:
     return replace(first, pairs=pairs, members=tuple(members))
 
 
-def drawn_from(share: Share, views: Sequence[View]) -> Share:
+def drawn_from(share: Share, drawn: Sequence[IntArray], anywhere: BoolArray) -> Share:
     """Return the share that counts for several galleries drawn from that of one.
 
-    They differ in items alone.
+    They differ in items alone, of which some are in any gallery, by a mask.
     """
-    within, count = share.view.items, share.pairs.gallery
-    drawn = [view.items for view in views if view.items is not None]
-    items = drawn if within is None else [np.searchsorted(within, own) for own in drawn]
-    galleries = Galleries.of(items, count)
-    anywhere = np.diff(galleries.of_item) > 0
+    galleries = Galleries.of(drawn, share.pairs.gallery)
     return replace(share, pairs=share.pairs.among(anywhere), galleries=galleries)
