@@ -254,9 +254,8 @@ def _count(own, held, counts, low, high):  # type: ignore[no-untyped-def]
 @compiled
 def _rank(counts, span, found, tied):  # type: ignore[no-untyped-def]
     """Add what is ahead of the positives of a query in a gallery, from the counts of slots."""
-    own, held, item, positive_item = tied
-    closer, equal, before = found.ahead[0], found.ahead[1], found.ahead[2]
-    below, s = 0, 0
+    closer, equal = found.ahead[0], found.ahead[1]
+    below, s, any_tied = 0, 0, False
     for p in range(span[0], span[1]):
         slot = 2 * np.int64(found.edge[p]) + 1
         while s < slot:
@@ -264,9 +263,33 @@ def _rank(counts, span, found, tied):  # type: ignore[no-untyped-def]
             s += 1
         closer[p] += below
         equal[p] += counts[slot]
-        if counts[slot] > 0:
-            for k in held:
-                before[p] += own[k] == slot and item[k] < positive_item[found.place[p]]
+        any_tied |= counts[slot] > 0
+    if any_tied:
+        _add_tied(span, found, *tied)
+
+
+@compiled
+def _add_tied(span, found, own, held, item, positive_item):  # type: ignore[no-untyped-def]
+    """Add the negatives that tie with positives and come before them in the gallery."""
+    first, end = span
+    edge, place, before = found.edge, found.place, found.ahead[2]
+    noted = np.zeros(end - first + 1, np.int64)  # at the first positive that each is ahead of
+    for k in held:
+        slot = np.int64(own[k])
+        if slot & 1:
+            e, low, high = slot >> 1, first, end
+            while low < high:
+                middle = (low + high) // 2
+                at = positive_item[place[middle]]
+                if edge[middle] < e or (edge[middle] == e and at <= item[k]):
+                    low = middle + 1
+                else:
+                    high = middle
+            noted[low - first] += low < end and edge[low] == e
+    ahead = 0
+    for p in range(first, end):
+        ahead = noted[p - first] + (ahead if p > first and edge[p] == edge[p - 1] else 0)
+        before[p] += ahead
 
 
 @compiled
