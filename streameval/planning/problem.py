@@ -239,7 +239,7 @@ class Problem:
 
         Of labels, what is made of those that are given.
         """
-        by_item = self.gallery + self._class_bytes + 24 * self.drawn
+        by_item = self.gallery + self._class_bytes + 48 * self.drawn
         sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
         return {"labels": labels, **self.round_bytes(self.queries)}
