@@ -144,10 +144,6 @@ class Prepared(Planned):
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def of_source(self, source: Source) -> Prepared:
-        """Return the same evaluation of another source, of the same rows."""
-        return replace(self, request=self.request.with_source(source))
-
     def with_cut(self, cut: Cut) -> Plan:
         """Return the plan with the cut of an earlier one, if that fits; else its own."""
         return self.source.plan(self.problem, replace(self.limits, cut=cut))
@@ -272,13 +268,11 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
     identities = [one.identities for one in known if one.identities is not None]
     given = any(isinstance(one.request.range, Range) for one in known)
     alone = len(known) == 1 and first.view.whole
+    asking = 0 if alone else sum(len(one.counts.positive) for one in known)
     return replace(
         problem,
         pairs=_pair_sizes([one.counts for one in known]),
-        shared=SharedSizes(
-            0 if alone else sum(len(one.counts.positive) for one in known),
-            sum(one.drawn for one in known),
-        ),
+        shared=SharedSizes(asking, sum(one.drawn for one in known)),
         groups=max(groups, default=0),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
