@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_reranking import oracle_reranked
 from profiles import examples
-from support.reranking import copies_module, exponentials
+from support.reranking import copies_module, everyone_module, exponentials
 
 import streameval as se
 
@@ -99,3 +99,15 @@ def test_exponential_is_within_one_unit_in_the_last_place() -> None:
             for one, wanted in zip(found.tolist(), exact, strict=True)
         ]
     assert max(errors) < 1
+
+
+def test_blocks_of_which_no_image_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everyone_module, "LEAST_BLOCK", 32)
+    rng = np.random.default_rng(3)
+    rows = images(rng, "random", 400, 9)
+    rows[100:] = rows[7]
+    query, gallery = rows[:30], rows[30:]
+    source = se.Reranked(se.Features(query, gallery), k1=5)
+    assert np.array_equal(
+        all_distances(source), oracle_reranked(query, gallery, "cosine", 5, 6, 0.3)
+    )

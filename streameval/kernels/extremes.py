@@ -20,7 +20,7 @@ from streameval.typing import BoolArray, FloatArray
 
 
 @compiled
-def list_limits(rows, row, low, high, doubts, crowd, crowded):  # type: ignore[no-untyped-def]
+def _find(rows, row, low, high, doubts, crowd, crowded):  # type: ignore[no-untyped-def]
     """List the values of a tile up to one limit, or from another on, as doubts.
 
     Parameters
@@ -75,7 +75,7 @@ class ExtremesCounter:
             high = tile.row_levels(np.full(m, self.most)).closer - rows.band
             if not rows.band.any():  # what is equal is nothing new
                 low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-            row, filled = list_limits(rows, row, low, high, self._doubts, n, np.empty(m, np.bool_))
+            row, filled = _find(rows, row, low, high, self._doubts, n, np.empty(m, np.bool_))
             self._widen(self._doubts.resolve(tile, filled))
 
     def _sample(self, tile: Tile, rows: Rows) -> None:
@@ -132,7 +132,7 @@ class NearestCounter:
         crowd, crowded, never = 4 * most + n // 4, np.zeros(m, np.bool_), np.full(m, np.inf)
         self._doubts = self._doubts.enlarged(2 * n)
         while row < m:
-            row, filled = list_limits(rows, row, limit, never, self._doubts, crowd, crowded)
+            row, filled = _find(rows, row, limit, never, self._doubts, crowd, crowded)
             exact = self._doubts.resolve(tile, filled)
             _put_all(exact, self._doubts.query, self._reach, self.heaps)
         return crowded

@@ -2,33 +2,31 @@
 
 All images are ranked against all by tiles of products, as for counting. What a tile leaves open is
 decided by canonical distances: the nearest K, ties by index, and the greatest distance are those
-of float64. Distances are symmetric, to the bit: each tile is looked at by rows, and then, turned,
-by columns, so that half of all pairs are multiplied.
+of float64. Distances are symmetric, to the bit: each tile is looked at for its rows and for its
+columns, so that half of all pairs are multiplied.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.kernels.extremes import list_limits
-from streameval.kernels.tiles import Columns, Doubts, Rows, Tile, product
+from streameval.kernels.both_ways import list_both
+from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import BoolArray, FloatArray, Indices, IntArray, Span
+from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
 
 NOTHING = -1  # in place of an item, where there are fewer
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
 FAR = 2.0**100  # a distance whose level tells how levels ascend
 ROUNDED = 2.0**-49  # relative error of a level
-SQUARE = 32  # rows and columns that are turned together
 
 
 class Reach(NamedTuple):
@@ -39,7 +37,7 @@ class Reach(NamedTuple):
     nearest : [queries] float64
         No less than the K-th least distance; tasks lower it.
     greatest : [queries] float64
-        A distance that there is; tasks raise it.
+        No more than the greatest distance; tasks raise it.
     """
 
     nearest: FloatArray
@@ -56,7 +54,7 @@ class Reach(NamedTuple):
 
 
 class NearestItems:
-    """Keeps the nearest K items of each query of a block, and its greatest distance.
+    """The nearest K items of each query of a block, and its greatest distance.
 
     Parameters
     ----------
@@ -64,6 +62,36 @@ class NearestItems:
         K.
     reach : Reach
         Of its queries.
+    first : int
+        The number of the first query.
+
+    Attributes
+    ----------
+    lists : Lists
+    """
+
+    def __init__(self, most: int, reach: Reach, first: int) -> None:
+        queries = len(reach.nearest)
+        self.lists = Lists(
+            np.full((queries, most), np.inf),
+            np.full((queries, most), NOTHING),
+            np.full(queries, -np.inf),
+        )
+        self.most, self.reach, self.first = most, reach, first
+
+    def note(self) -> None:
+        """Note in the reach what is known now."""
+        distance, _, greatest = self.lists
+        self.reach.nearest[:] = np.minimum(self.reach.nearest, distance[:, -1])
+        self.reach.greatest[:] = np.maximum(self.reach.greatest, greatest)
+
+    def packed(self) -> FloatArray:
+        """Return distances, items and the greatest distance side by side, [queries, 2K + 1]."""
+        return np.column_stack(self.lists)
+
+
+class Lists(NamedTuple):
+    """Lists of the nearest.
 
     Attributes
     ----------
@@ -74,49 +102,120 @@ class NearestItems:
         −inf where there is no item.
     """
 
-    def __init__(self, most: int, reach: Reach) -> None:
-        queries = len(reach.nearest)
-        self.distance = np.full((queries, most), np.inf)
-        self.item = np.full((queries, most), NOTHING)
-        self.greatest = np.full(queries, -np.inf)
-        self._reach, self._doubts = reach, Doubts.of(0)
+    distance: FloatArray
+    item: IntArray
+    greatest: FloatArray
 
-    def add(self, tile: Tile) -> IntArray:
-        """Note what is nearest in a tile, and what is furthest; pairs left out are +inf.
 
-        Returns the rows that have too many values near either end, which are not noted.
-        """
-        rows, kept = Rows.of(tile), (self.distance, self.item, self.greatest)
+class Looker:
+    """Looks at tiles of queries and items, for either side.
+
+    Parameters
+    ----------
+    by_query, by_item : NearestItems
+        The latter of no items where queries and items are the same.
+    """
+
+    def __init__(self, by_query: NearestItems, by_item: NearestItems) -> None:
+        self._sides = by_query, by_item
+        self._doubts = Doubts.of(0)
+
+    def look(self, tile: Tile) -> None:
+        """Note what is nearest in a tile, and what is furthest; pairs left out are +inf."""
         if not tile.values.size:
-            return np.empty(0, np.int64)
-        if rows.band.any():
-            return self._decide(tile, rows)
-        _keep_values(rows, *kept)
-        return np.empty(0, np.int64)
+            return
+        if not tile.band.any():
+            _keep_values(Rows.of(tile), *self._lists(), self._firsts())
+            crowded = np.empty(0, np.int64)
+        else:
+            crowded = self._decide(tile)
+        for side in self._sides:
+            side.note()
+        for finer in tile.finer(crowded) if crowded.size else ():
+            self.look(finer)
 
-    def _decide(self, tile: Tile, rows: Rows) -> IntArray:
+    def _lists(self) -> tuple[Lists, Lists]:
+        by_query, by_item = self._sides
+        return by_query.lists, by_item.lists
+
+    def _firsts(self) -> tuple[int, int]:
+        by_query, by_item = self._sides
+        return by_query.first, by_item.first
+
+    def _decide(self, tile: Tile) -> IntArray:
         """Note the distances of values near either end; return the rows with too many."""
-        (m, n), query, row = tile.values.shape, tile.query, 0
-        reach = self._reach
-        low = tile.row_levels(reach.nearest[query]).tied + rows.band
-        high = tile.row_levels(reach.greatest[query]).closer - rows.band
-        new = ~np.isfinite(low) | ~np.isfinite(high)
-        _first_limits(rows, new, self.item.shape[1], low, high)
+        (m, n), row, rows = tile.values.shape, 0, Rows.of(tile)
+        lines, near, far = self._limits(tile, rows)
         crowd = n // 2 if tile.refinable else n
         crowded: BoolArray = np.zeros(m, np.bool_)
         self._doubts = self._doubts.enlarged(2 * n)
+        marks = np.zeros(n // 32 + 1, np.uint32)
         while row < m:
-            row, filled = list_limits(rows, row, low, high, self._doubts, crowd, crowded)
+            row, filled = list_both(
+                rows, row, lines, near, far, marks, self._doubts, crowd, crowded
+            )
             exact = self._doubts.resolve(tile, filled)
-            item = tile.columns.item[self._doubts.column[:filled]]
-            _keep(exact, self._doubts.query, item, self.distance, self.item, self.greatest)
-        reach.nearest[:] = np.minimum(reach.nearest, self.distance[:, -1])
-        reach.greatest[:] = np.maximum(reach.greatest, self.greatest)
+            pairs = self._doubts.query[:filled], tile.columns.item[self._doubts.column[:filled]]
+            _keep(exact, *pairs, *self._lists(), self._firsts())
         return np.flatnonzero(crowded)
 
-    def packed(self) -> FloatArray:
-        """Return distances, items and the greatest distance side by side, [queries, 2K + 1]."""
-        return np.column_stack([self.distance, self.item, self.greatest])
+    def _limits(self, tile: Tile, rows: Rows) -> tuple[FloatingArray, FloatingArray, FloatingArray]:
+        """Return lines [m, 6], and limits of columns [n] and [n], as `list_both` takes them."""
+        by_query, by_item = self._sides
+        kind, query, n = tile.values.dtype, tile.query, tile.values.shape[1]
+        low = tile.row_levels(by_query.reach.nearest[query]).tied + rows.band
+        high = tile.row_levels(by_query.reach.greatest[query]).closer - rows.band
+        new = ~np.isfinite(low) | ~np.isfinite(high)
+        _first_limits(rows, new, by_query.most, low, high)
+        start = tile.row_levels(np.zeros(len(query))).tied
+        slope = (tile.row_levels(np.full(len(query), FAR)).tied - start) / FAR
+        near, far = np.full(n, -np.inf), np.full(n, np.inf)
+        if len(by_item.reach.nearest):
+            item = tile.columns.item - by_item.first
+            self._first_columns(tile, rows, item, start, slope)
+            near, far = (own[item] for own in by_item.reach)
+        error = 4 * float(np.finfo(kind).eps)
+        finite = np.concatenate([one[np.isfinite(one)] for one in (near, far)])
+        slack = error * (slope * np.abs(finite).max(initial=0.0) + np.abs(start) + rows.band)
+        before, behind = start + rows.band + slack, start - rows.band - slack
+        top = np.full(len(query), np.finfo(kind).max)
+        lines = np.column_stack([slope, before, behind, low, high, top])
+        return _outwards(lines, kind), _rounded(near, kind, np.inf), _rounded(far, kind, -np.inf)
+
+    def _first_columns(
+        self, tile: Tile, rows: Rows, item: IntArray, start: FloatArray, slope: FloatArray
+    ) -> None:
+        """Note in the reach of items of which nothing is known what a tile says of them."""
+        by_item = self._sides[1]
+        nearest, greatest = by_item.reach
+        new = np.flatnonzero(np.isinf(nearest[item]) | np.isinf(greatest[item]))
+        if not new.size or np.isinf(rows.band).any():
+            return
+        least = np.full((GROUPS * by_item.most, len(item)), np.inf)
+        most = np.full(len(item), -np.inf)
+        _extremes_of_columns(rows, start, slope, least, most)
+        largest = np.abs(np.where(np.isfinite(most), most, 0.0)).max(initial=0.0)
+        error = float(((rows.band + ROUNDED * np.abs(start)) / slope).max())
+        error += 4 * float(np.finfo(tile.values.dtype).eps) * largest
+        least = np.partition(least[:, new], by_item.most - 1, axis=0)[by_item.most - 1]
+        nearest[item[new]] = np.minimum(nearest[item[new]], least + error)
+        greatest[item[new]] = np.maximum(greatest[item[new]], most[new] - error)
+
+
+def _rounded(values: FloatArray, kind: np.dtype[Any], towards: float) -> FloatingArray:
+    """Return values as another dtype, rounded up (towards +inf) or down."""
+    with np.errstate(over="ignore"):
+        near = values.astype(kind)
+    wrong = near < values if towards > 0 else near > values
+    return np.where(wrong, np.nextafter(near, kind.type(towards)), near)
+
+
+def _outwards(lines: FloatArray, kind: np.dtype[Any]) -> FloatingArray:
+    """Return lines of `mark_row` as another dtype; limits of nearness up, of distance down."""
+    out = np.empty(lines.shape, kind)
+    for which, towards in enumerate((np.inf, np.inf, -np.inf, np.inf, -np.inf, -np.inf)):
+        out[:, which] = _rounded(lines[:, which], kind, towards)
+    return out
 
 
 def unpacked(packed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -142,93 +241,20 @@ def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, 
     where queries and items are the same.
     """
     own = job.only.own(task)
-    size, first, (left, right) = job.only.pairs.queries, own.queries[0], own.gallery
+    size, (left, right) = job.only.pairs.queries, own.gallery
     reach = job.cache.once("reach", (most, size), partial(Reach.unknown, size))
-    by_query = NearestItems(most, reach.of(own.queries))
-    by_item = NearestItems(most, reach.of((left, right if task.queries != task.gallery else left)))
-
-    def look(tile: Tile) -> None:
-        crowded = by_query.add(tile)
-        if len(by_item.greatest) and tile.values.size:
-            rows = np.delete(np.arange(len(tile.query)), crowded)
-            by_item.add(turned(tile, rows, first, left))
-        for finer in tile.finer(crowded) if crowded.size else ():
-            look(finer)
-
+    by_query = NearestItems(most, reach.of(own.queries), own.queries[0])
+    items = left, right if task.queries != task.gallery else left
+    by_item = NearestItems(most, reach.of(items), left)
+    looker = Looker(by_query, by_item)
     for _, tile in masked_tiles(job, task, watch):
-        look(tile)
+        looker.look(tile)
     return by_query.packed(), by_item.packed()
 
 
 def find_nearest(most: int) -> Pass[Task, tuple[FloatArray, FloatArray]]:
     """Return the pass that finds the nearest K items of all queries."""
     return Pass("neighbors", partial(nearest, most))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TurnedTile(Tile):
-    """A tile with items as rows and queries as columns; its values are distances.
-
-    Attributes
-    ----------
-    of : Tile
-    queries, items : [n], [m] int64
-        The query of that tile that each column is, and the column that each row is.
-    error : float
-        The guard band of all rows.
-    """
-
-    of: Tile
-    queries: IntArray
-    items: IntArray
-    error: float
-
-    @property
-    def band(self) -> FloatArray:
-        """The guard band of each row."""
-        return np.full(len(self.query), self.error)
-
-    def resolve(self, query: Indices, column: Indices) -> FloatArray:
-        """Return the canonical distances of pairs, [p] float64."""
-        place = np.zeros(int(self.query.max(initial=0)) + 1, np.int64)
-        place[self.query] = self.items
-        return self.of.resolve(self.queries[column], place[query])
-
-
-def turned(tile: Tile, rows: IntArray, first: int, left: int) -> TurnedTile:
-    """Return some rows of a tile, turned.
-
-    Parameters
-    ----------
-    tile : Tile
-    rows : [r] int64
-    first, left : int
-        The first query and the first item of the task.
-    """
-    query, columns, band = tile.query[rows], tile.columns, tile.band[rows]
-    low = tile.row_levels(np.zeros(len(tile.query))).tied[rows]
-    far = tile.row_levels(np.full(len(tile.query), FAR)).tied[rows]
-    slope, exact = (far - low) / FAR, not tile.band.any()
-    ordinary = len(rows) > 0 and slope.min() > 1e-6 and slope.max() < 1e6
-    kind = np.float32 if tile.values.dtype == np.float32 and ordinary else np.float64
-    values = np.empty((len(columns.item), len(rows)), kind)
-    given = tile.values, columns.weight, columns.offset, tile.offset_row
-    most = _turn(given, rows, low, slope, values)
-    error = 0.0
-    if not exact:
-        error = float(((band + ROUNDED * np.abs(low)) / slope).max(initial=0.0))
-        error += float(np.finfo(kind).eps) * most + ROUNDED * most
-    items = np.arange(len(columns.item))
-    return TurnedTile(
-        values,
-        columns.item - left,
-        np.zeros(len(items), np.int64),
-        Columns(first + query, None, np.zeros((1, len(rows)), kind)),
-        of=tile,
-        queries=query,
-        items=items,
-        error=error,
-    )
 
 
 @compiled
@@ -277,48 +303,64 @@ def _insert(distance, item, distances, items):  # type: ignore[no-untyped-def]
         distances[at], items[at] = distance, item
 
 
+@compiled(inline="always")
+def _offer(distance, item, i, lists):  # type: ignore[no-untyped-def]
+    """Note a canonical distance in the list of a query."""
+    distances, items, greatest = lists
+    greatest[i] = max(greatest[i], distance)
+    if distance <= distances[i, -1]:
+        _insert(distance, item, distances[i], items[i])
+
+
 @compiled
-def _keep(exact, query, item, distances, items, greatest):  # type: ignore[no-untyped-def]
-    """Note the canonical distances of listed pairs."""
+def _keep(exact, query, item, by_query, by_item, firsts):  # type: ignore[no-untyped-def]
+    """Note the canonical distances of pairs, listed by query of the block and item."""
+    first, left = firsts
+    both = len(by_item.greatest) > 0
     for t in range(len(exact)):
-        i = query[t]
-        greatest[i] = max(greatest[i], exact[t])
-        if exact[t] <= distances[i, -1]:
-            _insert(exact[t], item[t], distances[i], items[i])
+        _offer(exact[t], item[t], query[t], by_query)
+        if both:
+            _offer(exact[t], first + query[t], item[t] - left, by_item)
 
 
 @compiled
-def _keep_values(rows, distances, items, greatest):  # type: ignore[no-untyped-def]
+def _keep_values(rows, by_query, by_item, firsts):  # type: ignore[no-untyped-def]
     """Note the values of a tile, which are canonical distances."""
-    weight, item = rows.columns.weight, rows.columns.item
+    weight, item, (first, left) = rows.columns.weight, rows.columns.item, firsts
+    both = len(by_item.greatest) > 0
     for row in range(len(rows.query)):
         i, offset = rows.query[row], rows.columns.offset[rows.offset[row]]
         for k in range(len(item)):
             value = np.float64(product(rows.values[row], weight, k) + offset[k])
             if value < np.inf:
-                greatest[i] = max(greatest[i], value)
-                if value <= distances[i, -1]:
-                    _insert(value, item[k], distances[i], items[i])
+                _offer(value, item[k], i, by_query)
+                if both:
+                    _offer(value, first + i, item[k] - left, by_item)
 
 
 @compiled
-def _turn(given, rows, low, slope, out):  # type: ignore[no-untyped-def]
-    """Write the distances that rows of a tile stand for, turned; return the greatest magnitude."""
-    values, weight, offset, offset_row = given
-    n, most, infinite = values.shape[1], 0.0, values.dtype.type(np.inf)
-    for top in range(0, len(rows), SQUARE):
-        bottom = min(top + SQUARE, len(rows))
-        for left in range(0, n, SQUARE):
-            right = min(left + SQUARE, n)
-            for r in range(top, bottom):
-                row, add = values[rows[r]], offset[offset_row[rows[r]]]
-                for k in range(left, right):
-                    value = product(row, weight, k) + add[k]
-                    distance = (np.float64(value) - low[r]) / slope[r]
-                    finite = value < infinite
-                    out[k, r] = distance if finite else np.inf
-                    most = max(most, abs(distance) if finite else 0.0)
-    return most
+def _extremes_of_columns(rows, start, slope, least, most):  # type: ignore[no-untyped-def]
+    """Write the least distance of each column in each of some groups of rows, and the greatest.
+
+    They are as far as the values of a tile tell them.
+
+    Parameters
+    ----------
+    rows : Rows
+    start, slope : [m] float64
+        The line of each row.
+    least : [groups, n] float64, lowered
+    most : [n] float64, raised
+    """
+    tile, columns, groups = rows.values, rows.columns, least.shape[0]
+    for row in range(tile.shape[0]):
+        offset, own = columns.offset[rows.offset[row]], least[row % groups]
+        for k in range(tile.shape[1]):
+            value = np.float64(product(tile[row], columns.weight, k) + offset[k])
+            if value < np.inf:
+                distance = (value - start[row]) / slope[row]
+                own[k] = min(own[k], distance)
+                most[k] = max(most[k], distance)
 
 
 @compiled

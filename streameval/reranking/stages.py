@@ -103,15 +103,16 @@ def _gathered(
     for indices, both in parts:
         task = plan.tasks[indices[0]]
         # What is kept of a task that is not marked yet is found again, and counts once.
-        for rows, own, done in zip(
-            (task.gallery, task.queries), both[::-1], ((), indices), strict=True
-        ):
-            if len(own):
-                name = f"{rows[0]}-{rows[1]}"
-                known = stage.state.get(name)
-                stage.keep(done, name, own if known is None else merge_nearest(known, own))
+        for rows, own, done in ((task.gallery, both[1], ()), (task.queries, both[0], indices)):
+            if len(own):  # some of its images are searched
+                known = stage.state.get(_name(rows))
+                stage.keep(done, _name(rows), own if known is None else merge_nearest(known, own))
     spans = sorted({task.queries for task in plan.tasks})
-    return {rows: stage.state[f"{rows[0]}-{rows[1]}"] for rows in spans}
+    return {rows: stage.state[_name(rows)] for rows in spans if _name(rows) in stage.state}
+
+
+def _name(rows: Span) -> str:
+    return f"{rows[0]}-{rows[1]}"
 
 
 @contextmanager
