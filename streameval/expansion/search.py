@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
 from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.reranking.everyone import SQUARED, Everyone
-from streameval.reranking.nearest import NearestItems, Reach, merge_nearest, unpacked
+from streameval.reranking.nearest import Looker, NearestItems, Reach, merge_nearest, unpacked
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -118,13 +117,8 @@ def _nearest(most: int, job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the nearest items of a task's queries in its shard: `NearestItems.packed`."""
     size = job.only.pairs.queries
     reach = job.cache.once("reach", (most, size), partial(Reach.unknown, size))
-    counter = NearestItems(most, reach.of(task.queries))
-
-    def look(tile: Tile) -> None:
-        crowded = counter.add(tile)
-        for finer in tile.finer(crowded) if crowded.size else ():
-            look(finer)
-
+    by_query = NearestItems(most, reach.of(task.queries), task.queries[0])
+    looker = Looker(by_query, NearestItems(most, Reach.unknown(0), 0))
     for _, tile in masked_tiles(job, task, watch):
-        look(tile)
-    return counter.packed()
+        looker.look(tile)
+    return by_query.packed()
