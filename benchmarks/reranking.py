@@ -44,7 +44,7 @@ def _copies(rows: Rows, rng: np.random.Generator) -> Rows:
 
 def _hub(rows: Rows, rng: np.random.Generator) -> Rows:
     """Put one row at the centre of all, where it is the nearest of each."""
-    made = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    made: Rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     made[len(rows) // 2] = made.mean(axis=0)
     return made
 
