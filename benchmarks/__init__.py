@@ -7,7 +7,7 @@
     one_run    one evaluation in a process of its own: its memory, its first tile
     noop       tasks that do nothing, driven through a cluster
     features, stored, scaling, memory, cliffs, single_shot, confidence, startup, cluster,
-    ledger, lists, labels, reranking
+    ledger, lists, labels, reranking, expansion
                the groups: each declares its cases in `CASES`
     table      what a person reads
 

@@ -2,9 +2,9 @@
 
 Run as a script, with a JSON object: ``source`` (arguments of Features or Distances), ``labels``
 (paths: query_id, query_cam, gallery_id, gallery_cam), ``memory``, ``threads``; and ``protocol``,
-where it is not the usual one, ``reranked``, or ``lists`` (further arguments of Neighbors). It
-imports little before streameval, as the time to its first tile is measured from the start of the
-process.
+where it is not the usual one, ``expanded`` (by name), ``reranked``, or ``lists`` (further arguments
+of Neighbors). It imports little before streameval, as the time to its first tile is measured from
+the start of the process.
 
 VmHWM is the peak of resident memory; `ru_maxrss` is inherited from the parent, and wrong.
 """
@@ -70,6 +70,8 @@ def main() -> None:
 
     source, labels = wanted["source"], wanted["labels"]
     opened: Any = se.Distances(**source) if "matrix" in source else se.Features(**source)
+    if "expanded" in wanted:
+        opened = se.Expanded(opened, wanted["expanded"])
     if wanted.get("reranked"):
         opened = se.Reranked(opened)
     if "lists" in wanted:

@@ -4,6 +4,7 @@
     report        reports on several results, plans and ledgers
     ledger        the growing gallery: an evaluation on disk, updated with each change
     rankings      ranked lists of a few queries, from the inputs of a saved result
+    expansion     query expansion, database-side augmentation, multi-query
     audit         likely mistakes in the inputs
     evaluation    evaluate(), evaluate_all()
     reranking     k-reciprocal re-ranking of features
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
         TaskError,
     )
     from streameval.evaluation import evaluate, evaluate_all
+    from streameval.expansion.expanded import Expanded
+    from streameval.expansion.multi_query import MultiQuery
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
     from streameval.labels.pair_files import read_listed_pairs, read_pairs
     from streameval.labels.protocol_files import read_protocol
@@ -83,6 +86,8 @@ _HOMES = {
     "errors": "BudgetError InputError OptionError OutputError "
     "StreamevalError StreamevalWarning TaskError",
     "evaluation": "evaluate evaluate_all",
+    "expansion.expanded": "Expanded",
+    "expansion.multi_query": "MultiQuery",
     "labels.columns": "read_label_table read_label_tables read_labels",
     "labels.pair_files": "read_listed_pairs read_pairs",
     "labels.protocol_files": "read_protocol",
@@ -120,12 +125,14 @@ __all__ = [
     "Distances",
     "Evaluation",
     "Evaluations",
+    "Expanded",
     "Features",
     "InputError",
     "Labels",
     "Ledger",
     "ListedPairs",
     "MetricOptions",
+    "MultiQuery",
     "Neighbors",
     "OptionError",
     "OutputError",

@@ -22,6 +22,10 @@ NumberedFrom = Literal["0-based", "1-based"]
 """What row numbers count from."""
 KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 """What results that are compared can differ in."""
+Expansion = Literal["aqe", "alpha-qe", "dba"]
+"""How features are made of their neighbours: query expansion, or augmentation of the gallery."""
+Fuse = Literal["mean", "max"]
+"""How a query and further images of it are made one."""
 Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]
 """How a table is printed or written."""
 DISTANCES = ("cosine", "euclidean", "sqeuclidean", "dot", "manhattan")

@@ -74,7 +74,7 @@ def evaluate(
 
     Parameters
     ----------
-    source : Features, Distances, Computed or Neighbors
+    source : Features, Expanded, MultiQuery, Reranked, Distances, Computed or Neighbors
         Distances of Q queries and G gallery items.
     query, gallery : Labels, mapping or table
         Labels of the Q queries and the G items: `Labels`, a mapping such as

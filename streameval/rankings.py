@@ -63,6 +63,11 @@ def reopen(result: Evaluation, name: str) -> Inputs:
                 f"{name} is a result of {what}, whose ranked lists can't be computed again: "
                 "leave --images out, or evaluate the features or distances"
             )
+    if told["inputs"].get("steps"):
+        raise InputError(
+            f"{name} is of features that were expanded or re-ranked, whose ranked lists can't be "
+            "computed again: leave --images out"
+        )
     if "view" in told:
         raise InputError(
             f"{name} is of selected queries or gallery items, whose ranked lists can't be computed "

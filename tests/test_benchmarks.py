@@ -128,6 +128,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "cliffs",
         "cluster",
         "reranking",
+        "expansion",
         "single-shot",
         "confidence",
         "memory/stored-a-row/2GB",

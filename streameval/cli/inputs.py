@@ -5,18 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from streameval.cli.options import COLUMNS, RERANK, SEARCHES, SIDES, Values, check_effect
+from streameval.cli.options import (
+    COLUMNS,
+    GROUPS,
+    MORE,
+    RERANK,
+    SEARCHES,
+    SIDES,
+    Values,
+    check_effect,
+)
 from streameval.cli.types import NamedFile, Recipe, is_column
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
+    from streameval.choices import Fuse
     from streameval.metrics.confidence import Resampling
     from streameval.metrics.options import MetricOptions
     from streameval.protocols.labels import Labels
     from streameval.protocols.protocol import Protocol
     from streameval.source import Source
+    from streameval.sources.feature_source import FeatureSource
     from streameval.sources.features import Features
     from streameval.typing import AnyArray
 
@@ -33,11 +44,11 @@ def read_inputs(values: Values) -> dict[str, Any]:
 
     names = (*SIDES, "listed", "pairs", "drawn", "junk_ids", "group_by")
     opened: dict[str, Any] = dict.fromkeys(names)
-    opened["without_labels"] = has_shapes_only(values)
+    opened["without_labels"], of_more = has_shapes_only(values), []
     if not opened["without_labels"]:
         named = {values.get(name) or "id" for name in ("average", "group_by")}
         more = sorted(one for one in named - RESERVED_COLUMNS if is_column(one))
-        query, gallery = open_labels(values, *SIDES, more=more)
+        query, gallery, *of_more = open_labels(values, *labelled(values), more=more)
         if values.get("good") is not None:
             opened["listed"] = read_listed_pairs(
                 values["good"],
@@ -53,7 +64,7 @@ def read_inputs(values: Values) -> dict[str, Any]:
         } or None
         opened |= {"query": query, "gallery": gallery, "group_by": open_groups(values)}
         opened["junk_ids"] = junk_ids(values, gallery)
-    opened |= {"source": open_source(values), "protocol": open_protocols(values)[0]}
+    opened |= {"source": open_source(values, of_more), "protocol": open_protocols(values)[0]}
     return {**values, **opened, "protocols": open_protocols(values)}
 
 
@@ -113,7 +124,11 @@ def check_source(values: Values) -> None:
     lists = has_lists(values)
     ranked = values.get("rerank") is None or (bool(sides) and not lists)
     check_effect("rerank rerank_folder", ranked, f"give {BOTH}, and no lists")
-    check_effect("rerank_folder", values.get("rerank") is not None, "give --rerank k-reciprocal")
+    check_effect(f"expand {MORE}", bool(sides) and not lists, f"give {BOTH}, and no lists")
+    more = values.get(MORE) is not None
+    check_effect(GROUPS["MORE"], more, "give --multi-query URI")
+    found = values.get("rerank") is not None or more or bool(values.get("expand"))
+    check_effect("rerank_folder", found, "give --rerank k-reciprocal or --expand aqe")
     remedy = "give --neighbors URI, or --index SPEC and features"
     check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
     if lists:
@@ -125,7 +140,7 @@ def check_terms(values: Values) -> MetricOptions:
     from streameval.request import Terms
 
     if not has_shapes_only(values):
-        check_labels(values, SIDES)
+        check_labels(values, labelled(values))
     listed = None if values["good"] is None else "listed"
     protocols = [protocol or listed for protocol in open_protocols(values)]
     terms = Terms.several({**values, "junk_ids": None}, protocols)
@@ -154,11 +169,15 @@ def has_shapes_only(values: Values) -> bool:
     uris = [values.get(name) for name in ("distances", *SIDES)]
     shapes = all(uri.startswith(PREFIX) for uri in uris if uri is not None) and any(uris)
     labels = any(any(label_uris(values, side).values()) for side in SIDES)
+    labels |= values.get(MORE) is not None
     return bool(values.get("dry_run")) and shapes and not labels
 
 
-def open_source(values: Values) -> Source | None:
-    """Open the source that options name which have passed `check_source`; None without any."""
+def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
+    """Open the source that options name which have passed `check_source`; None without any.
+
+    The labels are those of the further images of queries, if there are such.
+    """
     import streameval as se
 
     fill = filled(values)
@@ -168,18 +187,37 @@ def open_source(values: Values) -> Source | None:
     if values["query"] is not None:
         metric = values["metric"] or "cosine"
         features = se.Features(values["query"], values["gallery"], metric, **fill)
-    if values.get("rerank") is not None:
-        _, given = Recipe.split(values["rerank"])
-        numbers: dict[str, Any] = {
-            "lambda_" if name == "lambda" else name: one for name, one in given.items()
-        }
-        return se.Reranked(cast("Features", features), folder=values["rerank_folder"], **numbers)
-    if not has_lists(values):
-        return features
+    if features is not None:
+        made = expanded(features, values, labels)
+        if values.get("rerank") is not None:
+            _, numbers = with_numbers(values["rerank"])
+            return se.Reranked(made, folder=values["rerank_folder"], **numbers)
+        if not has_lists(values):
+            return made
     names = f"index k {SEARCHES}".split()
     chosen = {name: values[name] for name in names if values[name] is not None}
     lists = values["neighbors"], values["neighbor_distances"]
     return se.Neighbors(*lists, features=features, **(chosen | fill))
+
+
+def expanded(features: Features, values: Values, labels: Sequence[Labels]) -> FeatureSource:
+    """Return features, fused with further images and expanded as options say."""
+    import streameval as se
+
+    made: FeatureSource = features
+    folder: dict[str, Any] = {"folder": values.get("rerank_folder")}
+    for own in labels:
+        fuse: Fuse = values["fuse"] or "mean"
+        made = se.MultiQuery(made, values[MORE], own, fuse, **folder, **filled(values))
+    for name, numbers in map(with_numbers, values.get("expand") or ()):
+        made = se.Expanded(made, name, **folder, **numbers)
+    return made
+
+
+def with_numbers(text: str) -> tuple[Any, dict[str, Any]]:
+    """Return the name and the numbers of ``NAME,key=N``, by the names that Python has for them."""
+    name, given = Recipe.split(text)
+    return name, {"lambda_" if key == "lambda" else key: one for key, one in given.items()}
 
 
 def with_bundle(values: Values) -> Values:
@@ -198,9 +236,14 @@ def with_bundle(values: Values) -> Values:
     return {**values, **bundle_uris(values["bundle"], **filled(values))}
 
 
+def labelled(values: Values) -> tuple[str, ...]:
+    """Return the sides that have labels: with the further images of queries, if there are such."""
+    return SIDES if values.get(MORE) is None else (*SIDES, MORE)
+
+
 def label_uris(values: Values, side: str) -> dict[str, str | None]:
     """Return where the labels of a side are: an array a column, or a table."""
-    arrays = {column: values[f"{side}_{column}"] for column in COLUMNS}
+    arrays = {column: values.get(f"{side}_{column}") for column in COLUMNS}
     return {**arrays, "table": values[f"{side}_labels"]}
 
 
@@ -210,16 +253,17 @@ def check_labels(values: Values, sides: Sequence[str]) -> None:
     check_effect("pattern", tables, "give file names or a table, --query-labels, --gallery-labels")
     for side in sides:
         uris = label_uris(values, side)
-        arrays = [f"--{side}-{name}" for name in COLUMNS if uris[name] is not None]
+        named = side.replace("_", "-")
+        arrays = [f"--{named}-{name}" for name in COLUMNS if uris[name] is not None]
         if uris["table"] is not None and arrays:
             raise OptionError(
-                f"got --{side}-labels and {arrays[0]}: give a table with columns id[,cam][,key], "
+                f"got --{named}-labels and {arrays[0]}: give a table with columns id[,cam][,key], "
                 "or an array a column"
             )
         if uris["table"] is None and uris["ids"] is None:
             raise OptionError(
-                f"the identities of the {side} are missing: give --{side}-ids ARRAY, or "
-                f"--{side}-labels TABLE with a column id"
+                f"the identities of the {named} are missing: give --{named}-ids ARRAY, or "
+                f"--{named}-labels TABLE with a column id"
             )
 
 

@@ -35,6 +35,7 @@ PRESETS = Choice(registry("protocols.presets", "PRESETS"))
 FORMATS = registry("choices", "Format")
 PLOTS = Choice(registry("display.figures", "PLOTS"))
 RERANK = types.Recipe({"k-reciprocal": ("k1", "k2", "lambda", "power")}, "canonical")
+EXPAND = types.Recipe({"aqe": ("k",), "alpha-qe": ("k", "alpha"), "dba": ("k",)})
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
@@ -63,9 +64,10 @@ def _flag(help: str) -> dict[str, Any]:
     return _option(bool, help, is_flag=True)
 
 
-SIDES = ("query", "gallery")
+SIDES, MORE = ("query", "gallery"), "multi_query"
+LABELLED = {"query": "queries", "gallery": "gallery", MORE: "further images"}
 COLUMNS = {"ids": "Identities", "cams": "Cameras", "keys": "Keys"}
-"""What help calls the label columns that may be given as an array each."""
+"""What help calls what has labels, and the columns that may be given as an array each."""
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "distances": _option(URI, "Stored distances, [queries, gallery]."),
@@ -75,10 +77,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     **{
         f"{side}_{column}": _option(URI, f"{what} of the {whose}.")
         for column, what in COLUMNS.items()
-        for side, whose in zip(SIDES, ("queries", "gallery"), strict=True)
+        for side, whose in LABELLED.items()
     },
     **dict.fromkeys(
-        [f"{side}_labels" for side in SIDES],
+        [f"{side}_labels" for side in LABELLED],
         _option(TABLE, "CSV or Parquet table id[,cam][,key]; or a folder or .txt of file names."),
     ),
     "pattern": _option(
@@ -125,9 +127,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         is_flag=False,
         flag_value=RERANK.bare,
     ),
-    "rerank_folder": _option(
-        DIR, "Keep the neighbours of all images in this folder, and take them from there."
+    "rerank_folder": _option(DIR, "Keep neighbours in this folder, and take them from there."),
+    "expand": _option(
+        EXPAND,
+        "Add k nearest gallery items (10; alpha 3) to queries, or to the gallery. Repeatable.",
+        multiple=True,
     ),
+    MORE: _option(URI, "Further images of the queries, by identity and camera: their features."),
+    "fuse": _rule("Fuse", "How a query and its further images become one.  [default: mean]"),
     "width": _option(
         float,
         "Widest interval that -k auto accepts.  [default: 0]",
@@ -315,6 +322,7 @@ GROUPS = {
         for side in SIDES
     },
     "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
+    "MORE": "multi_query_ids multi_query_cams multi_query_labels fuse",
     "RULES": "vp false_rate_budget ap unmatched metrics",
     "SESSION": "memory threads workers scheduler",
     "DRAWS": "resamples seed despite",

@@ -161,6 +161,10 @@ class Matches:
         self._begin, self._count = (np.cumsum(count) - count), count
         self._code = agreement.query
 
+    def count(self, start: int, stop: int) -> IntArray:
+        """Return the number of items of some queries, [n]."""
+        return self._count[self._code[start:stop]]
+
     def of(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the items of some queries: (indptr [n + 1], item)."""
         code = self._code[start:stop]

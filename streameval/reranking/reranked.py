@@ -15,7 +15,7 @@ from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
 from streameval.metrics.options import is_count, is_number
 from streameval.output import TemporaryFolder
-from streameval.planning.plan import Limits, Plan, Task, pieces
+from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
 from streameval.reranking.encoding import Parameters
@@ -27,15 +27,14 @@ from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.session import Session, open_session
 from streameval.source import Input, PlanText
+from streameval.sources.feature_source import STEPS, FeatureSource, with_stages
 from streameval.sources.features import Features
 from streameval.sources.tiled import Chosen, TiledSource
 from streameval.typing import FloatArray, IntArray, JsonObject
 
 if TYPE_CHECKING:
+    from streameval.request import Request
     from streameval.run.preparation import Planned, Prepared
-
-STEPS = "steps"  # what is done to features before they are ranked
-SCANNED_ROWS = 4096  # read together where a bad one is looked for
 
 
 class Reranked(TiledSource):
@@ -48,7 +47,7 @@ class Reranked(TiledSource):
 
     Parameters
     ----------
-    features : Features
+    features : Features, Expanded or MultiQuery
         Under the metric cosine (squared distances of normalised rows), euclidean or sqeuclidean.
     k1 : int
         Images in a neighbourhood, beside the image itself; at least 2.
@@ -70,11 +69,12 @@ class Reranked(TiledSource):
     """
 
     encodings: Encodings | None = None
+    _base: Features
 
     @entry_point
     def __init__(
         self,
-        features: Features,
+        features: FeatureSource,
         k1: int = 20,
         k2: int = 6,
         lambda_: float = 0.3,
@@ -82,7 +82,7 @@ class Reranked(TiledSource):
         power: Literal[2, 4] = 2,
         folder: str | Path | None = None,
     ) -> None:
-        check_type("features", features, Features, "Features(query, gallery) is needed")
+        check_type("features", features, FeatureSource, "Features(query, gallery) is needed")
         refuse(
             OptionError,
             features.metric not in SQUARED
@@ -99,7 +99,6 @@ class Reranked(TiledSource):
             check_path(folder, "folder")
         self.features, self.folder = features, None if folder is None else Path(folder)
         self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
-        self._base = squared(features)
 
     def __repr__(self) -> str:
         return f"Reranked({self.features!r}, {self.parameters})"
@@ -131,16 +130,24 @@ class Reranked(TiledSource):
 
     def data(self) -> Data:
         """Return the sizes of the gallery's features."""
-        return self.features.data()
+        return self.features.outline().data()
 
     def describe_plan(self, plan: Plan) -> PlanText:
         """Describe the blocks that are read and multiplied."""
-        return self.features.describe_plan(plan)
+        return self.features.outline().describe_plan(plan)
 
     def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
         averaging = ["averaging"] if self.parameters.k2 > 1 else []
-        return ["neighbors", "encoding", *averaging, *super().passes(planned)]
+        own = ["neighbors", "encoding", *averaging]
+        return [*self.features.making, *own, *super().passes(planned)]
+
+    def check(self, request: Request) -> Reranked:
+        """Return the source as it is evaluated, checked against the request."""
+        super().check(request)
+        made = copy(self)
+        made.features = self.features.check(request)
+        return made
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
         """Return how the counting is cut; the stages before it fit, too.
@@ -150,16 +157,10 @@ class Reranked(TiledSource):
         BudgetError
             If no plan fits the limits.
         """
-        everyone = Everyone(self.features)
-        search = everyone.neighbor_plan(self._most, replace(limits, cut=None, tile=None))
+        alone = replace(limits, cut=None, tile=None)
+        search = Everyone(self.features.outline()).neighbor_plan(self._most, alone)
         counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
-        parts = max((search.parts, counting.parts), key=lambda parts: sum(parts.values()))
-        return replace(
-            counting,
-            parts=parts,
-            bytes_read=counting.bytes_read + search.bytes_read,
-            flops=counting.flops + search.flops,
-        )
+        return with_stages(counting, [*self.features.stages(alone), search])
 
     @property
     def _most(self) -> int:
@@ -179,11 +180,13 @@ class Reranked(TiledSource):
 
     def ready(self, session: Session, limits: Limits) -> Reranked:
         """Return the source with the encodings of all images."""
+        limits = replace(limits, cut=None, tile=None)
+        session.guards[self.features] = session.guard(self)  # what they read is the same
+        features = self.features.ready(session, limits)
         images, (queries, items) = sum(self.shape), self.shape
         session.progress.begin(images * (images + 2) + queries * items, 0)
-        everyone, kept = Everyone(self.features), self.folder or session.record.file("reranking")
-        limits = replace(limits, cut=None, tile=None)
-        ranking = rank_all(everyone, self.parameters, limits, session, kept)
+        everyone, kept = Everyone(features), self.folder or session.record.file("reranking")
+        ranking = rank_all(everyone, self.parameters.neighbors, limits, session, kept)
         scratch = session.scratch
         if self.folder is not None:  # which the workers of a cluster see
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -191,16 +194,15 @@ class Reranked(TiledSource):
         folder = TemporaryFolder(scratch)
         rows = encode(everyone, ranking, self.parameters, session, folder)
         made = copy(self)
+        made.features, made._base = features, squared(features)
         greatest = ranking.greatest[: self.shape[0]].copy()
         made.encodings = Encodings(rows, greatest, folder)
-        session.guards[made] = session.guard(self)  # what it reads is the same
+        session.guards[made] = session.guard(features)
         return made
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""
-        for rows in pieces((0, self.shape[0]), SCANNED_ROWS):
-            self.features.read_query(*rows)
-        self.features.first_bad_row(self.shape[1])
+        self.features.check_every_row()
 
     def tiles(
         self,

@@ -60,31 +60,28 @@ class Block:
 
 
 def rank_all(
-    everyone: Everyone,
-    parameters: Parameters,
-    limits: Limits,
-    session: Session,
-    folder: Path | None,
+    everyone: Everyone, most: int, limits: Limits, session: Session, folder: Path | None
 ) -> Ranking:
     """Return the nearest images of each image, and its greatest distance.
 
     Parameters
     ----------
     everyone : Everyone
-    parameters : Parameters
+    most : int
+        How many of each, itself left out; fewer where there are not so many.
     limits : Limits
     session : Session
     folder : Path, optional
         Where what is found is kept, and taken from where it is there.
     """
     size = everyone.shape[0]
-    most = min(parameters.neighbors, size - 1)
+    most = min(most, size - 1)
     if not most:
         return Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1)), np.zeros(1))
     copies = find_copies(everyone)
     search = copies.search(most)
     plan = everyone.neighbor_plan(search.most, limits)
-    with _record(everyone, search.most, limits, folder) as (record, with_record):
+    with search_record(everyone, search.most, limits, folder) as (record, with_record):
         plan = with_record(plan)
         stage = record.stage(NEIGHBORS, plan.tasks)
         job = Job(everyone, plan, (everyone.share(search.view, search.alone),))
@@ -119,7 +116,7 @@ def _name(rows: Span) -> str:
 
 
 @contextmanager
-def _record(
+def search_record(
     everyone: Everyone, most: int, limits: Limits, folder: Path | None
 ) -> Iterator[tuple[Record, Callable[[Plan], Plan]]]:
     """Yield the record of the search, and what returns the plan to follow."""

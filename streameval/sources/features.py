@@ -34,6 +34,7 @@ from streameval.protocols.listed import PAIRS
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Counted, Input, PlanText
+from streameval.sources.feature_source import FeatureSource
 from streameval.sources.tiled import (
     MOST_ITEMS,
     ArrayLike,
@@ -65,7 +66,7 @@ _SCANNED_ROWS = 4096
 FIRST_ITEMS = 1024  # from which the first negatives within reach are known
 
 
-class Features(TiledSource):
+class Features(FeatureSource, TiledSource):
     """Features of queries and gallery, from which distances are computed.
 
     Parameters

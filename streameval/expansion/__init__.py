@@ -1,0 +1,1 @@
+"""Query expansion, database-side augmentation and multi-query: features made of neighbours."""
