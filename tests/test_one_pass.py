@@ -151,6 +151,87 @@ def test_equal_however_they_are_counted(
     check_all(problem, kind, tmp_path, **OPTIONS[how])
 
 
+OVERLAPPING = {"draw": 1, "per": ["id", "cam"], "times": 9}
+
+
+@pytest.mark.filterwarnings("ignore:no query has a positive")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        replace(MARKET, name="usual", trials=OVERLAPPING),
+        replace(se.PROTOCOLS["separate-camera"], name="classes", trials=OVERLAPPING),
+        replace(MARKET, name="some", queries="cam != 1", gallery="view < 3", trials=OVERLAPPING),
+        replace(MARKET, name="many", trials={"draw": 4, "per": ["cam"], "times": 5}),
+    ],
+    ids=lambda protocol: protocol.name,
+)
+def test_galleries_drawn_from_one(
+    problem: dict[str, Any], kind: str, protocol: Protocol, tmp_path: Path
+) -> None:
+    """Each equals an evaluation of its own, in all that is counted, of groups of queries, too."""
+    query, gallery = problem["sides"]
+    options: dict[str, Any] = {"group_by": "cam", "metrics": ["all"]}
+    if protocol.name == "many":
+        options = {"metrics": "CMC@1,mAP", "tile": (7, 50)}
+    source = source_of(problem, kind, [np.arange(QUERIES), np.arange(GALLERY)], tmp_path)
+    found = se.evaluate_all(source, query=query, gallery=gallery, protocols=[protocol], **options)
+    result = found[protocol.name]
+    assert isinstance(result, Average)
+    for view in views_of(protocol, se.Labels.of(query), se.Labels.of(gallery)):
+        rows = rows_of(view)
+        alone = se.evaluate(
+            source_of(problem, kind, rows, tmp_path),
+            query=taken(query, rows[0]),
+            gallery=taken(gallery, rows[1]),
+            protocol=view.protocol(protocol),
+            **options,
+        )
+        own = result.runs[view.name]
+        check(own, alone, rows)
+        assert own.groups.keys() == alone.groups.keys()
+        for group in alone.groups:
+            for name, value in alone.groups[group].items():
+                assert np.array_equal(own.groups[group][name], value, equal_nan=True)
+
+
+def test_labels_of_items_that_are_never_drawn_are_no_matter(problem: dict[str, Any]) -> None:
+    """A rule that asks for whole numbers is about items that take part."""
+    query, gallery = ({**side, "half": np.zeros(len(side["id"]))} for side in problem["sides"])
+    gallery["half"] = np.full(GALLERY, 0.5)
+    drawn = [[3, 5, 8, 13], [5, 8, 21, 34]]
+    gallery["half"][np.unique(drawn)] = 1
+    protocol = replace(MARKET, name="given", ignore=("same(id, half)",), trials={"draw": "given"})
+    source = se.Features(*problem["features"], "euclidean")
+    sides = {"query": query, "gallery": gallery, "metrics": "CMC@1,mAP"}
+    found = se.evaluate_all(source, **sides, protocols=[protocol], drawn=drawn)
+    assert len(found.runs) == 2
+
+
+def test_own_images_in_drawn_galleries(problem: dict[str, Any]) -> None:
+    """They are left out where they are drawn."""
+    features, labels = problem["features"][1], problem["sides"][1]
+    protocol = replace(
+        se.PROTOCOLS["no-camera"], name="own", self_match="index", junk_ids=(), trials=OVERLAPPING
+    )
+    found = se.evaluate_all(
+        se.Features(features, features), query=labels, gallery=labels, protocols=[protocol]
+    )
+    result = found["own"]
+    assert isinstance(result, Average)
+    for view in views_of(protocol, se.Labels.of(labels), se.Labels.of(labels)):
+        assert view.items is not None
+        key = {"key": np.arange(GALLERY)}
+        alone = se.evaluate(
+            se.Features(features, features[view.items]),
+            query=labels | key,
+            gallery=taken(labels | key, view.items),
+            protocol=view.protocol(protocol),
+        )
+        assert alone.counts["pairs_ignored"] == len(view.items)
+        check(result.runs[view.name], alone, [np.arange(GALLERY), view.items])
+
+
 def test_in_rounds(
     problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,7 +156,7 @@ class Output(ExitStack):
                 )
         problem, plan = prepared[0].problem, prepared[0].plan
         listed = plan.layout == "lists"
-        queries = max(problem.queries, problem.asking)
+        queries = max(problem.queries, problem.shared.asking)
         self._folder.reserve(least_bytes(queries, 0 if listed else problem.pairs.positives))
         if self._checkpoint is not None:
             plan = self._checkpoint.start(lambda: content, plan, prepared[0].with_cut)

@@ -153,9 +153,8 @@ class DerivedFeatures(FeatureSource):
         return self._with_side(features, made)
 
     def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
-        """Return the statistics of all pairs."""
-        features = self.ready(session, prepared[0].limits)
-        return features.count([one.of_source(features) for one in prepared], session)
+        """Raise RuntimeError: what `ready` returns is counted."""
+        raise RuntimeError("these features are not made yet")
 
     def check_every_row(self) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""

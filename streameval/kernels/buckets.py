@@ -83,14 +83,14 @@ def count_row(own, values, cells, room, fours, touched):  # type: ignore[no-unty
     -------
     number of values in touched cells; number of those that are listed; the least of the former
     """
-    _lay(own, values, room)
+    lay_codes(own, values, room)
     found = bin_row(cells, room.code, room.bins, fours, touched)
     listed, least = _place(values, cells, touched[:found], len(own[1]), room)
     return found, listed, least
 
 
 @compiled
-def _lay(own, values, room):  # type: ignore[no-untyped-def]
+def lay_codes(own, values, room):  # type: ignore[no-untyped-def]
     """Write the codes of a row's cells, and where the bands of its edges begin and end."""
     closer, tied, band, origin, scale = own
     m, kind = len(tied), values.dtype.type

@@ -105,7 +105,8 @@ class RankedQueries(Shared):
     def positives_returned(self) -> Iterator[IntArray]:
         """Give tp, the positives of each query of Q+ within τ_t, [N] int64, for t = 0 .. T − 1.
 
-        One threshold at a time: memory stays O(N).
+        One threshold at a time: memory stays O(N). Where no more are returned than at the one
+        before, it is the same array.
         """
         thresholds, ranks = self.stats.thresholds, self.ranks
         returned_from = np.searchsorted(thresholds, self.stats.positive_distance)
@@ -115,7 +116,8 @@ class RankedQueries(Shared):
         tp = np.zeros(len(ranks.queries), dtype=np.int64)
         begin = 0
         for end in ends.tolist():
-            tp = tp + np.bincount(query[begin:end], minlength=len(tp))
+            if end > begin:
+                tp = tp + np.bincount(query[begin:end], minlength=len(tp))
             begin = end
             yield tp
 

@@ -32,14 +32,20 @@ def reid_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
 
     RP = Σ_{j <= tp} (AP term of j) / tp, 0 where tp = 0 (Eq. 4); VP as
     `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
-    are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]).
+    are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]). The same array is
+    given again where thresholds return no positive, or all, and then VP is INP.
     """
-    start = ranked.ranks.start
+    start, count = ranked.ranks.start, ranked.ranks.count
+    settled, reference = np.empty(0, np.int64), ranked.options.vp == "reference"
     for t, tp in enumerate(ranked.positives_returned()):
-        some = np.maximum(tp, 1)
-        rp = np.where(tp > 0, ranked.precision_sums[start + some - 1] / some, 0.0)
-        vp = verification_precision(ranked, tp, t)
-        yield np.array([rp, vp, np.sqrt(rp * vp)])
+        if tp is not settled:
+            some = np.maximum(tp, 1)
+            rp = np.where(tp > 0, ranked.precision_sums[start + some - 1] / some, 0.0)
+            vp = verification_precision(ranked, tp, t)
+            terms = np.array([rp, vp, np.sqrt(rp * vp)])
+            if not tp.any() or (reference and np.array_equal(tp, count)):
+                settled = tp
+        yield terms
 
 
 def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatArray, FloatArray]:

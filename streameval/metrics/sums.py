@@ -12,6 +12,7 @@ from streameval.typing import FloatArray
 
 # Every float64 is a whole multiple of 2**-1074.
 _UNIT = 1 << 1074
+_WHOLE = 2.0**53  # up to it, sums of whole numbers are exact
 _BATCH = 1 << 15  # terms that are split together
 
 Parts = Sequence[Sequence[float]]
@@ -28,6 +29,8 @@ def prefix_sums(values: FloatArray) -> FloatArray:
 
     Each equals ``math.fsum(values[:k])``, whatever the order of those k.
     """
+    if (values == np.rint(values)).all() and np.abs(values).sum() < _WHOLE:
+        return np.append(0.0, np.cumsum(values))  # as usual: shares that are 0 or 1
     units = (top * (_UNIT // bottom) for top, bottom in map(float.as_integer_ratio, values))
     return np.array([total / _UNIT for total in accumulate(units, initial=0)])
 
@@ -40,18 +43,31 @@ def trapezoid(y: FloatArray, x: FloatArray) -> float:
 def exact_parts(terms: Iterable[FloatArray]) -> Parts:
     """Return the exact sums over the last axis of finite [k, n] float64, in order.
 
-    A few float64 hold each sum, so that sums of blocks are put together without rounding.
+    A few float64 hold each sum, so that sums of blocks are put together without rounding. An array
+    that follows itself is added up once.
     """
     parts: list[list[float]] = []
     batch: list[FloatArray] = []
+    times: list[int] = []
     size = 0
     for each in terms:
+        if batch and each is batch[-1]:
+            times[-1] += 1
+            continue
         if batch and size + each.size > _BATCH:
-            parts += _split(np.concatenate(batch))
-            batch, size = [], 0
+            parts += _repeated(batch, times)
+            batch, times, size = [], [], 0
         batch.append(each)
+        times.append(1)
         size += each.size
-    return [*parts, *_split(np.concatenate(batch))] if batch else parts
+    return [*parts, *_repeated(batch, times)] if batch else parts
+
+
+def _repeated(batch: Sequence[FloatArray], times: Sequence[int]) -> list[list[float]]:
+    """Return the exact sums of each array so many times."""
+    sums = iter(_split(np.concatenate(batch)))
+    rows = ([next(sums) for _ in each] for each in batch)
+    return [row for own, number in zip(rows, times, strict=True) for row in own * number]
 
 
 def rounded(blocks: Iterable[Parts]) -> FloatArray:

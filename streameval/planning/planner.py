@@ -47,6 +47,7 @@ TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
 # The lists of pairs in doubt and of marked ones of a task, and deciding them.
 DOUBT_BYTES = 26 * DOUBTS + 28 * MARKED
+PLACE_BYTES = 2  # of a pair, in one's part of a tile: between which edges it lies
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
@@ -142,7 +143,7 @@ def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     queries = cut.queries * data.width * (data.itemsize + value)
     block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
     tile = cut.items * (value * (cut.rows + classes) + fine)
-    tile += cut.rows * cut.items * value * bool(problem.asking)  # the part that one counts
+    tile += cut.rows * cut.items * (value + PLACE_BYTES) * bool(problem.shared.asking)  # one's part
     own = {
         "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
@@ -195,7 +196,7 @@ def _takes_all(problem: Problem) -> bool:
     a shard costs beside its items.
     """
     small = problem.gallery < SMALL_SHARD * problem.times
-    return problem.identities is not None or (problem.asking > 0 and small)
+    return problem.identities is not None or (problem.shared.asking > 0 and small)
 
 
 def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task, ...]:
@@ -280,8 +281,9 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
 
 def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
-    copies = 1 + bool(problem.asking)  # the part that one of several counts
+    copies = 1 + bool(problem.shared.asking)  # the part that one of several counts
     cells = rows * items * (copies * data.itemsize + data.converted * data.stored_itemsize)
+    cells += rows * items * PLACE_BYTES * bool(problem.shared.asking)
     shared = items >= max(problem.gallery, 1)  # by all strips
     columns = items * (16 + data.itemsize * (2 + problem.pairs.classes[0]))
     own = {

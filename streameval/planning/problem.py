@@ -97,6 +97,22 @@ class JointSizes:
 
 
 @dataclass(frozen=True)
+class SharedSizes:
+    """Sizes of evaluations that count parts of tiles; 0 where one counts tiles as they are.
+
+    Attributes
+    ----------
+    asking : int
+        Queries of all evaluations.
+    drawn : int
+        Items of all galleries that are drawn from one.
+    """
+
+    asking: int = 0
+    drawn: int = 0
+
+
+@dataclass(frozen=True)
 class Data:
     """Sizes of what distances are read or computed from.
 
@@ -192,9 +208,8 @@ class Problem:
         Where CMC counts gallery identities: a task sees the whole gallery then.
     near : int
         Nearest negatives that are looked for of each query.
-    asking : int
-        Queries of all evaluations, where these count parts of tiles; 0 where one counts tiles as
-        they are.
+    shared : SharedSizes
+        Where several evaluations count parts of tiles.
     beside : dict of str to int
         Bytes that the source holds beside, whatever the cut, by what holds them.
     """
@@ -209,18 +224,18 @@ class Problem:
     groups: int = 0
     identities: JointSizes | None = None
     near: int = 0
-    asking: int = 0
+    shared: SharedSizes = SharedSizes()
     beside: Holders = field(default_factory=dict)
 
     @property
     def times(self) -> int:
         """In how many evaluations a query takes part, rounded up."""
-        return -(-self.asking // max(self.queries, 1)) or 1
+        return -(-self.shared.asking // max(self.queries, 1)) or 1
 
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        counted = self.thresholds or self.edges or self.near or self.asking
+        counted = self.thresholds or self.edges or self.near or self.shared.asking
         return not counted and self.identities is None
 
     @property
@@ -239,7 +254,7 @@ class Problem:
 
         Of labels, what is made of those that are given.
         """
-        by_item = self.gallery + self._class_bytes
+        by_item = self.gallery + self._class_bytes + 48 * self.shared.drawn
         sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
         return {"labels": labels, **self.beside, **self.round_bytes(self.queries)}
@@ -259,7 +274,7 @@ class Problem:
         pairs = 10 * listed + 4 * positives + 100 * min(listed, PAIRS)
         statistics = 3 * self.part_bytes(queries) + 112 * positives
         if queries < self.queries:
-            statistics += QUERY_BYTES * max(self.queries, self.asking) + READ_BYTES
+            statistics += QUERY_BYTES * max(self.queries, self.shared.asking) + READ_BYTES
         return {"pairs": pairs, "statistics": statistics}
 
     def job_bytes(self, queries: int) -> int:
@@ -267,7 +282,7 @@ class Problem:
 
         Listed pairs, junk, classes, positives.
         """
-        by_item = self.gallery + self._class_bytes
+        by_item = self.gallery + self._class_bytes + 8 * self.shared.drawn
         return 2 * (10 * self.listed_of(queries) + by_item) + 24 * self.positives_of(queries)
 
     def positives_of(self, queries: int) -> int:
@@ -288,8 +303,10 @@ class Problem:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
         positives, limits = self.positives_of(queries), self.times * (self.thresholds + self.edges)
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
+        in_each = 32 * self.shared.drawn + (64 * queries * self.times if self.shared.drawn else 0)
         return (
-            (32 if self.data.width else 24) * (positives + queries * limits)
+            in_each
+            + (32 if self.data.width else 24) * (positives + queries * limits)
             + (16 if self.groups else 8) * queries * within
             + 24 * limits * self.groups
             + 40 * positives

@@ -9,6 +9,7 @@ other pairs are negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,26 @@ class Pairs:
         listed = np.flatnonzero(self.positive)
         return np.searchsorted(listed, self.indptr).astype(np.int64), self.item[listed]
 
+    def listed_in(self, start: int, stop: int, chosen: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return (indptr [Q + 1], item) of those of some listed pairs that are in a gallery range.
+
+        They are chosen by a mask [L].
+        """
+        kept = chosen & (self.item >= start) & (self.item < stop)
+        return cumulated(kept)[self.indptr], self.item[kept]
+
+    def among(self, items: BoolArray) -> Pairs:
+        """Return the pairs where the other items, by a mask [G], are junk and not listed."""
+        kept = items[self.item]
+        return replace(
+            self,
+            indptr=cumulated(kept)[self.indptr],
+            item=self.item[kept],
+            positive=self.positive[kept],
+            same_identity=self.same_identity[kept],
+            junk=self.junk | ~items,
+        )
+
     @property
     def counts(self) -> PairCounts:
         """The numbers of these pairs."""
@@ -173,6 +194,8 @@ def find_pairs(
     counts : PairCounts, optional
         The numbers of the pairs, where they are known.
     """
+    if listed is not None and protocol.listed:
+        warn_of_other_identities(query, gallery, listed.good)
     return PairSource(query, gallery, protocol, listed, counts).block(0, len(query))
 
 
@@ -190,8 +213,6 @@ class PairSource:
         Q and G.
     counts : PairCounts
         The numbers of the pairs.
-    classes : ItemClasses
-    junk : [G] bool
     """
 
     def __init__(
@@ -205,12 +226,28 @@ class PairSource:
         if counts is None:
             counts = PairCounts.of(query, gallery, protocol, listed)
         self.queries, self.gallery, self.counts = len(query), len(gallery), counts
-        self._finder: PairFinder | None = PairFinder(query, gallery, protocol, listed)
-        self.junk, self.classes = self._finder.junk, ItemClasses.of(query, gallery, protocol)
-        if listed is not None and protocol.listed:
-            _warn_of_other_identities(query, gallery, listed.good)
+        self._given: tuple[Labels, Labels, Protocol, ListedPairs | None] | None
+        self._given = query, gallery, protocol, listed
         self._span = (0, 0)
         self._found: Pairs | None = None
+
+    @cached_property
+    def _finder(self) -> PairFinder:
+        if self._given is None:
+            raise RuntimeError("labels are not kept once all pairs are found")
+        return PairFinder(*self._given)
+
+    @cached_property
+    def junk(self) -> BoolArray:
+        """Gallery items that take part for no query, [G]."""
+        return self._finder.junk
+
+    @cached_property
+    def classes(self) -> ItemClasses:
+        """The classes of queries that ignore items."""
+        if self._given is None:
+            raise RuntimeError("labels are not kept once all pairs are found")
+        return ItemClasses.of(*self._given[:3])
 
     def block(self, start: int, stop: int) -> Pairs:
         """Return the pairs of some queries; those that were found last are kept."""
@@ -219,7 +256,8 @@ class PairSource:
             self._found = None  # its memory is free before more is taken
             self._found, self._span = self._find(start, stop), (start, stop)
             if stop - start == self.queries:  # labels may be large
-                self._finder = None
+                self._given = None
+                del self._finder
             return self._found
         return self._found.block(start - first, stop - first)
 
@@ -239,13 +277,12 @@ class PairSource:
         for left, right in spans(listed):
             own = slice(*indptr[[left, right]].tolist())
             where = start + left, start + right
-            if self._finder is not None:
-                _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
+            _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
         classes = replace(self.classes, query=self.classes.query[start:stop])
         return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 
 
-def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:
+def warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:
     """Warn of positives of another identity: most likely the list counts from another number."""
     check_kinds(query, gallery, "id")
     other = np.flatnonzero(query.id[good.query] != gallery.id[good.item])

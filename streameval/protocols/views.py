@@ -30,11 +30,14 @@ class View:
         Among the views of a protocol.
     queries, items : [n] int64, optional
         Rows of the source, ascending; by default all.
+    base : View, optional
+        Of the same queries: where its items are drawn from those of another view.
     """
 
     name: str = ""
     queries: IntArray | None = None
     items: IntArray | None = None
+    base: View | None = None
 
     @property
     def whole(self) -> bool:
@@ -284,5 +287,6 @@ def _drawn(
                     "and leaves no query: each group needs more images than are drawn"
                 )
         name = " ".join(filter(None, (view.name, _numbered("trial", number, trials.times))))
-        views.append(replace(view, name=name, **own))
+        base = view if own.keys() == {"items"} else None
+        views.append(replace(view, name=name, base=base, **own))
     return views

@@ -71,7 +71,8 @@ def carry_out_all(prepared: Sequence[Prepared], session: Session) -> list[Evalua
 def _count(prepared: Sequence[Prepared], session: Session) -> list[Counted]:
     """Count what is prepared, once its source is ready."""
     ready = prepared[0].source.ready(session, prepared[0].limits)
-    return ready.count([one.of_source(ready) for one in prepared], session)
+    given = [replace(one, request=one.request.with_source(ready)) for one in prepared]
+    return ready.count(given, session)
 
 
 def _evaluation(prepared: Prepared, counted: Counted, provenance: JsonObject) -> Evaluation:

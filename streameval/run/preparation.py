@@ -14,13 +14,21 @@ from streameval.kernels.identities import GalleryIdentities
 from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
-from streameval.planning.problem import IdentitySizes, JointSizes, PairSizes, Problem, ShotSizes
+from streameval.planning.problem import (
+    IdentitySizes,
+    JointSizes,
+    PairSizes,
+    Problem,
+    SharedSizes,
+    ShotSizes,
+)
 from streameval.planning.range import UNUSED, Range
 from streameval.protocols.agreement import coded, distinct, multiplicities
+from streameval.protocols.base import Base
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import PairSource
+from streameval.protocols.pairs import PairSource, warn_of_other_identities
 from streameval.protocols.protocol import REST, SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
@@ -30,12 +38,13 @@ from streameval.result.groups import (
     group_labels,
     histogram_groups,
 )
+from streameval.run.drawn import drawn_counts
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.single_shot.draws import Draws, entries_of_draws, group_sizes
 from streameval.source import Source
 from streameval.statistics import WHOLE_FIELDS
-from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
+from streameval.typing import AnyArray, IntArray, JsonObject, Span
 
 ROW = "row"  # the column that tells selected queries apart: their rows of the source
 THRESHOLDS = 101
@@ -67,6 +76,8 @@ class Planned:
         there is one, and further ones; none of floats.
     groups : [Q] int64, optional
         The group of each query, where the histogram of impostors is kept by group, too.
+    base : Base, optional
+        What its gallery is drawn from, as others are.
     """
 
     request: Request
@@ -78,6 +89,7 @@ class Planned:
     counts: PairCounts
     columns: Mapping[str, AnyArray]
     groups: IntArray | None
+    base: Base | None
 
     @property
     def source(self) -> Source:
@@ -132,10 +144,6 @@ class Prepared(Planned):
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def of_source(self, source: Source) -> Prepared:
-        """Return the same evaluation of another source, of the same rows."""
-        return replace(self, request=self.request.with_source(source))
-
     def with_cut(self, cut: Cut) -> Plan:
         """Return the plan with the cut of an earlier one, if that fits; else its own."""
         return self.source.plan(self.problem, replace(self.limits, cut=cut))
@@ -169,8 +177,14 @@ class _Counts(NamedTuple):
     counts: PairCounts
     columns: Mapping[str, AnyArray]
     groups: IntArray | None
+    base: Base | None
     identities: IdentitySizes | None
     range: Range | None
+
+    @property
+    def drawn(self) -> int:
+        """Number of its items, if they are drawn from a base."""
+        return 0 if self.base is None or self.view.items is None else len(self.view.items)
 
 
 def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned]:
@@ -191,7 +205,7 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     limits = replace(session.limits(source), tile=requests[0].tile)
     plan = source.plan(problem, limits)
     return [
-        Planned(one.request, one.view, problem, limits, plan, used, *one[2:5])
+        Planned(one.request, one.view, problem, limits, plan, used, *one[2:6])
         for one, used in zip(known, ranges, strict=True)
     ]
 
@@ -204,24 +218,38 @@ def _count_views(request: Request) -> list[_Counts]:
     query, gallery, protocol = request.query, request.gallery, request.protocol
     if query is None or gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
-        return [_Counts(request, View(), counts, {}, None, None, used)]
+        return [_Counts(request, View(), counts, {}, None, None, None, used)]
     views = views_of(protocol, query, gallery, request.drawn)
-    sides = Sides(query, gallery, protocol)
-    return [_count(request, view, *sides.of(view), used) for view in views]
+    sides, shape = Sides(query, gallery, protocol), request.source.shape
+    known: dict[View, tuple[Base, PairCounts]] = {}
+    for base in dict.fromkeys(view.base for view in views):
+        if base is not None:
+            listed, own = base.listed(request.listed, *shape), [v for v in views if v.base is base]
+            made = Base.of(base, sides.of(base), protocol, listed, own)
+            known |= {view: (made, counts) for view, counts in drawn_counts(made).items()}
+    return [_count(request, view, sides.of(view), used, known.get(view)) for view in views]
 
 
 def _count(
-    request: Request, view: View, query: Labels, gallery: Labels, used: Range | None
+    request: Request,
+    view: View,
+    sides: tuple[Labels, Labels],
+    used: Range | None,
+    drawn: tuple[Base, PairCounts] | None,
 ) -> _Counts:
-    """Check the labels of a view, and count its pairs."""
+    """Check the labels of a view, and count its pairs; where it is drawn, they are counted."""
     groups = identities = None
+    query, gallery = sides
     needs, columns = request.fields_needed, label_columns(query)
     if view.queries is not None:
         columns.setdefault(ROW, view.queries)
     listed = view.listed(request.listed, *request.source.shape)
     group_by = _groups_of(request, view)
     request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
-    counts = PairCounts.of(query, gallery, view.protocol(request.protocol), listed)
+    if drawn is None:
+        base, counts = None, PairCounts.of(query, gallery, view.protocol(request.protocol), listed)
+    else:
+        base, counts = drawn
     check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
     if "impostor_histogram" in needs and request.group_by is not None:
@@ -229,7 +257,7 @@ def _count(
     if _counts_identities(request):
         identities = identity_sizes(gallery, request.protocol, counts, needs)
     kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
-    return _Counts(request, view, counts, kept, groups, identities, used)
+    return _Counts(request, view, counts, kept, groups, base, identities, used)
 
 
 def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
@@ -240,10 +268,11 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
     identities = [one.identities for one in known if one.identities is not None]
     given = any(isinstance(one.request.range, Range) for one in known)
     alone = len(known) == 1 and first.view.whole
+    asking = 0 if alone else sum(len(one.counts.positive) for one in known)
     return replace(
         problem,
         pairs=_pair_sizes([one.counts for one in known]),
-        asking=0 if alone else sum(len(one.counts.positive) for one in known),
+        shared=SharedSizes(asking, sum(one.drawn for one in known)),
         groups=max(groups, default=0),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
@@ -279,10 +308,12 @@ def with_pairs(planned: Planned) -> Prepared:
     own["request"] = request.without_labels()
     own_rules = planned.view.protocol(protocol)
     pairs = PairSource(query, gallery, own_rules, request.listed, planned.counts)
-    if not planned.plan.round:
+    if request.listed is not None and protocol.listed:
+        warn_of_other_identities(query, gallery, request.listed.good)
+    if not planned.plan.round and planned.base is None:  # labels may be large
         pairs.block(0, pairs.queries)
     cams = None
-    identities = gallery_identities(planned, gallery, pairs.junk)
+    identities = gallery_identities(planned, gallery, pairs)
     if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
         items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
         cams = PositiveCameras.of([items], by_item=True)
@@ -301,7 +332,7 @@ def _counts_identities(request: Request) -> bool:
 
 
 def gallery_identities(
-    planned: Planned, gallery: Labels, junk: BoolArray
+    planned: Planned, gallery: Labels, pairs: PairSource
 ) -> GalleryIdentities | Shots | Draws | None:
     """Return the identities of a gallery, where they are counted."""
     request, protocol = planned.request, planned.request.protocol
@@ -315,7 +346,7 @@ def gallery_identities(
         known = distinct(gallery.id)
         return GalleryIdentities(coded(known, gallery.id), len(known))
     draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-    return Shots.of(gallery, junk, most, draws, protocol.shot_seed)
+    return Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
 
 
 def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:

@@ -12,12 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from streameval.kernels.places import MOST_POSITIVES
 from streameval.output import TemporaryFolder, refused
+from streameval.protocols.pairs import PairSource
+from streameval.protocols.views import View
 from streameval.result.stored import StatisticsWriter, StoredStatistics
 from streameval.run.job import Job
 from streameval.run.preparation import Prepared
 from streameval.run.session import Session
-from streameval.run.share import Several, Share, Thresholds, together
+from streameval.run.share import Several, Share, Thresholds, drawn_from, together
 from streameval.statistics import RankStatistics
 from streameval.typing import Span
 
@@ -40,22 +43,29 @@ def rounds_of(
     groups = _groups(prepared, thresholds)
     order = [number for group in groups for number in group]
     for tasks, span in zip(plan.rounds, spans, strict=True):
-        shares = [_share(one, span) for one in prepared]
-        if thresholds:
-            shares = [
-                replace(share, thresholds=own)
-                for share, own in zip(shares, thresholds, strict=True)
-            ]
-        joined = tuple(together([shares[i] for i in group]) for group in groups)
+        joined = tuple(_joined(prepared, thresholds, group, span) for group in groups)
         yield Job(prepared[0].source, replace(plan, tasks=tasks), joined, span[0]), order
 
 
-def _share(prepared: Prepared, queries: Span) -> Share:
-    """Return what one evaluation counts in a round."""
-    view = prepared.view
+def _joined(
+    prepared: Sequence[Prepared], thresholds: Sequence[Thresholds], group: list[int], span: Span
+) -> Share:
+    """Return what evaluations that are counted together count in a round."""
+    own = [prepared[number] for number in group]
+    base = own[0].base if len(group) > 1 else None
+    if base is None:
+        share = together([_share(one, one.view, one.pairs, span) for one in own])
+    else:
+        share = _share(own[0], base.view, base.pairs, span)
+        share = drawn_from(share, [base.drawn[one.view] for one in own], base.anywhere)
+    return replace(share, thresholds=thresholds[group[0]]) if thresholds else share
+
+
+def _share(prepared: Prepared, view: View, pairs: PairSource, queries: Span) -> Share:
+    """Return what one evaluation counts in a round, or those of galleries drawn from a view."""
     own, _ = view.spans(queries, (0, 0))
-    pairs = prepared.pairs.block(*own)
-    return Share(pairs, identities=prepared.identities, groups=prepared.groups, view=view)
+    found, groups = pairs.block(*own), prepared.groups
+    return Share(found, identities=prepared.identities, groups=groups, view=view)
 
 
 def _groups(prepared: Sequence[Prepared], thresholds: Sequence[Thresholds]) -> list[list[int]]:
@@ -73,19 +83,28 @@ def _groups(prepared: Sequence[Prepared], thresholds: Sequence[Thresholds]) -> l
 
 
 def _alike(one: Prepared, other: Prepared) -> bool:
-    """Return whether evaluations differ in listed pairs alone."""
+    """Return whether evaluations differ in listed pairs alone, or are drawn from one base."""
+    if one.identities is not None or other.identities is not None:
+        return False
+    if one.base is not None or other.base is not None:
+        return one.base is other.base and _placeable(one)
     sides = one.pairs, other.pairs
     classes = [side.classes for side in sides]
     arrays = [
         (side.junk, own.query, own.code, own.item) for side, own in zip(sides, classes, strict=True)
     ]
     return (
-        one.identities is None
-        and other.identities is None
-        and one.view.same_rows(other.view)
+        one.view.same_rows(other.view)
         and classes[0].clauses == classes[1].clauses
         and all(map(np.array_equal, *arrays))
     )
+
+
+def _placeable(one: Prepared) -> bool:
+    """Return whether pairs can be placed among the positives in all galleries of its base."""
+    if one.base is None:
+        return False
+    return int(one.base.pairs.counts.positive.max(initial=0)) <= MOST_POSITIVES
 
 
 def count_rounds(

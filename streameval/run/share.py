@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streameval.kernels.edges import Positives
+from streameval.kernels.galleries import Galleries
 from streameval.kernels.identities import GalleryIdentities
 from streameval.kernels.parts import Cutter
 from streameval.kernels.tiles import column_offsets
@@ -119,7 +120,9 @@ class Share:
         Where the nearest negatives of each query are to be found.
     view : View
     members : tuple of Member
-        Where there are several evaluations, each.
+        Where there are several evaluations of its view, each.
+    galleries : Galleries, optional
+        Where there are several evaluations of its queries, the items of each gallery.
     """
 
     pairs: Pairs
@@ -131,6 +134,7 @@ class Share:
     near: Near | None = None
     view: View = field(default_factory=View)
     members: tuple[Member, ...] = ()
+    galleries: Galleries | None = None
 
     @property
     def first(self) -> int:
@@ -140,7 +144,8 @@ class Share:
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not self.thresholds.edges.size and self.identities is None and self.near is None
+        counted = self.identities, self.near, self.galleries
+        return not self.thresholds.edges.size and all(one is None for one in counted)
 
     def own(self, task: Task) -> Task:
         """Return a task as its queries and items are numbered."""
@@ -276,3 +281,12 @@ def together(shares: Sequence[Share]) -> Share:
     indptr = np.searchsorted(query, np.arange(first.pairs.queries + 1)).astype(np.int64)
     pairs = replace(first.pairs, indptr=indptr, item=item, positive=needed, same_identity=needed)
     return replace(first, pairs=pairs, members=tuple(members))
+
+
+def drawn_from(share: Share, drawn: Sequence[IntArray], anywhere: BoolArray) -> Share:
+    """Return the share that counts for several galleries drawn from that of one.
+
+    They differ in items alone, of which some are in any gallery, by a mask.
+    """
+    galleries = Galleries.of(drawn, share.pairs.gallery)
+    return replace(share, pairs=share.pairs.among(anywhere), galleries=galleries)

@@ -6,7 +6,7 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from streameval.arrays.witness import read_otherwise
 from streameval.errors import InputError
 from streameval.kernels.counting import RankCounter
+from streameval.kernels.drawn import DrawnCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.features import Reach
@@ -22,15 +23,13 @@ from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.views import rows_at
+from streameval.run.counted import counted_statistics, histogram_fields, statistics_of
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.share import Ahead, Share
 from streameval.statistics import RankStatistics
-from streameval.stretches import histogram_of, rows_of
+from streameval.stretches import rows_of
 from streameval.typing import BoolArray, ByteArray, FloatArray, IntArray
-
-Numbers = tuple[IntArray, IntArray, IntArray]
-"""Of each query, items that are positive, ignored and of the same identity, [q] each."""
 
 
 def count(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
@@ -38,7 +37,9 @@ def count(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
 
     Those of each evaluation, share by share and member by member.
     """
-    tallies = [Tally(job, share, task) for share in job.shares]
+    tallies = [
+        (Tally if share.galleries is None else DrawnTally)(job, share, task) for share in job.shares
+    ]
     first, sole = tallies[0], job.sole
     reach = (lambda: first.ranks.reach()) if sole is not None and sole.ranks_alone else None
     tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
@@ -70,6 +71,7 @@ class Tally:
     """
 
     ranks: RankCounter
+    _counter: RankCounter | DrawnCounter
 
     def __init__(self, job: Job, share: Share, task: Task) -> None:
         self._job, self._share, self._task = job, share, task
@@ -86,7 +88,7 @@ class Tally:
     def _start(self, positives: Positives) -> None:
         share = self._share
         self._positives = positives
-        self.ranks = RankCounter(Edges.build(positives, share.thresholds.edges))
+        self.ranks = self._counter = RankCounter(Edges.build(positives, share.thresholds.edges))
         self._identities = None
         if share.identities is not None:
             self._identities = share.identities.counter(positives)
@@ -111,13 +113,13 @@ class Tally:
 
     def add(self, tile: Tile, memory: ByteArray) -> None:
         """Count a tile."""
-        pairs, before = self._pairs, self.ranks.not_finite
+        pairs, before = self._pairs, self._counter.not_finite
         part = tile if self._cutter is None else self._cutter.cut(tile, memory)
         masked = part.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
-        for counter in (self.ranks, self._identities, self._nearest):
+        for counter in (self._counter, self._identities, self._nearest):
             if counter is not None and part.columns.item.size and (part.values.size or part.last):
                 counter.add(part)
-        if part.locate is not None and self.ranks.not_finite - before != masked:
+        if part.locate is not None and self._counter.not_finite - before != masked:
             part.locate()
 
     def finish(self, watch: Watch) -> Iterator[RankStatistics]:
@@ -147,7 +149,7 @@ class Tally:
                 for one in share.members_of(own.queries)
             ]
         for of_pairs, counted in evaluations:
-            statistics, negatives = _statistics(share, own, of_pairs, counted, more)
+            statistics, negatives = counted_statistics(share, own, of_pairs, counted, more)
             if share.thresholds.range.strict:
                 self._check_negatives(statistics, negatives, watch)
             yield statistics
@@ -163,53 +165,48 @@ class Tally:
             _refuse_negative(self._job, self._share, first + query, self._task, watch)
 
 
-def _statistics(
-    share: Share, own: Task, of_pairs: Numbers, counted: Ahead, more: Mapping[str, Any]
-) -> tuple[RankStatistics, IntArray]:
-    """Return the statistics of an evaluation, and its numbers of negatives in the range, [q]."""
-    positive, ignored, same_identity = of_pairs
-    valid = own.gallery[1] - own.gallery[0] - ignored
-    negatives, thresholds, within = valid - positive, share.thresholds, counted.within
-    histogram = _histogram(share, own, within, negatives)
-    if thresholds.histogram is not None:  # beside the thresholds there are edges
-        within = within[:, np.searchsorted(thresholds.edges, thresholds.values)]
-    statistics = RankStatistics(
-        indptr=counted.positives.indptr,
-        positive_distance=counted.positives.distance,
-        thresholds=thresholds.values,
-        closer=counted.closer,
-        tied=counted.tied,
-        tied_before=counted.tied_before,
-        negatives_within=within,
-        nearest_negative=counted.nearest,
-        valid=valid,
-        ignored=ignored,
-        same_identity=same_identity,
-        positive_item=rows_at(share.view.items, counted.positives.item),
-        **histogram,
-        **more,
-    )
-    return statistics, negatives
+class DrawnTally(Tally):
+    """What a task counts for several galleries that are drawn from one: see `DrawnCounter`."""
 
+    def _start(self, positives: Positives) -> None:
+        share, own = self._share, self._own
+        if share.galleries is None:
+            raise RuntimeError("nothing is drawn")
+        self._positives, self._identities, self._nearest = positives, None, None
+        groups = np.zeros(len(positives.indptr) - 1, np.int64), 1
+        if share.groups is not None:
+            groups = share.groups[slice(*own.queries)], int(share.groups.max()) + 1
+        edges, thresholds = Edges.build(positives, share.thresholds.edges), share.thresholds.values
+        self._counter = self._drawn = DrawnCounter(edges, thresholds, share.galleries, *groups)
 
-def _histogram(share: Share, own: Task, within: IntArray, negatives: IntArray) -> dict[str, Any]:
-    """Return the histogram of impostors and its edges, and that of each group, where wanted.
-
-    `within` [q, E] are the negatives within each threshold and edge, `negatives` [q] all.
-    """
-    thresholds, groups = share.thresholds, share.groups
-    if thresholds.histogram is None:
-        return {}
-    edges = np.searchsorted(thresholds.edges, thresholds.histogram)
-    histogram = histogram_of(within.sum(axis=0)[edges], negatives.sum())
-    found = {"impostor_histogram": histogram, "histogram_edges": thresholds.histogram}
-    if groups is None:
-        return found
-    group = groups[slice(*own.queries)]
-    sums = np.zeros((int(groups.max()) + 1, within.shape[1] + 1), np.int64)
-    np.add.at(sums, group, np.column_stack([within, negatives]))
-    by_group = histogram_of(sums[:, edges], sums[:, -1])
-    return found | {"group": group, "group_histogram": by_group}
+    def finish(self, watch: Watch) -> Iterator[RankStatistics]:
+        """Yield the statistics of each gallery."""
+        share, own, pairs, found = self._share, self._own, self._pairs, self._positives
+        if share.galleries is None or found is None:
+            raise RuntimeError("a strip without a tile")
+        _check_found(self._job, share, self._task, pairs, self._taken)
+        positive, same_identity = (
+            share.galleries.numbers_of(*pairs.listed_in(*own.gallery, chosen))
+            for chosen in (pairs.positive, pairs.same_identity)
+        )
+        sizes, counts = share.galleries.sizes(*own.gallery), self._drawn.counts
+        for number, size in enumerate(sizes.tolist()):
+            indptr, place, closer, tied, before = self._drawn.read(number)
+            known = Positives(indptr, found.distance[place], found.item[place])
+            negatives, within = counts.negatives[number], counts.within[number]
+            valid = negatives + positive[number]
+            sums = np.cumsum(counts.histogram[number, :, :-1], axis=1)
+            if np.isinf(share.thresholds.edges[-1:]).any():  # no pair is beyond
+                sums = np.column_stack([sums, sums[:, -1]])
+            statistics = statistics_of(
+                share,
+                (valid, size - valid, same_identity[number]),
+                Ahead(known, closer, tied, before, within, counts.nearest[number]),
+                histogram_fields(share, own, sums),
+            )
+            if share.thresholds.range.strict:
+                self._check_negatives(statistics, negatives, watch)
+            yield statistics
 
 
 def masked_tiles(
