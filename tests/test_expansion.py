@@ -311,3 +311,19 @@ def test_runs_with_other_steps_are_compared_but_not_averaged(folder: Path) -> No
     assert "mAP" in str(se.compare(*runs))
     with pytest.raises(se.InputError, match=r"differ in distance: steps None and .*aqe"):
         se.average(runs)
+
+
+def test_features_that_cannot_be_written_are_one_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "file").write_text("")
+    source = se.Expanded(features(folder), "aqe", folder=folder / "file" / "made")
+    with pytest.raises(se.OutputError, match="can't be kept on disk: Not a directory"):
+        se.evaluate(source, **labels(folder))
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.lib.format.write_array_header_1_0", full)
+    with pytest.raises(se.OutputError, match="can't be kept on disk: No space left on device"):
+        made_features(se.Expanded(se.Features(np.eye(3), np.eye(3)), "aqe"))
