@@ -18,6 +18,7 @@ from oracle_expansion import oracle_expanded, oracle_fused
 from oracle_reranking import oracle_reranked
 from profiles import examples
 from support.expansion import made_features, powers, rows_of
+from support.runs import plan_any_budget
 from test_reranking import evaluate, images
 from test_reranking import labels as some_labels
 from test_reranking_stages import Stopped
@@ -153,13 +154,17 @@ def test_reranked_distances_are_those_of_the_definition() -> None:
 
 
 @pytest.mark.parametrize("steps", MAKERS)
-def test_bits_are_the_same_in_any_chunks_and_threads(folder: Path, steps: str) -> None:
+def test_bits_are_the_same_in_any_chunks_threads_and_blocks(
+    folder: Path, steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query, gallery = np.load(folder / "q.npy"), np.load(folder / "g.npy")
     expected = sides(MAKERS[steps](folder, se.Features(query, gallery)), **labels(folder))
     for side, rows, chunks in (("q", query, (7, 24)), ("g", gallery, (311, 10))):
         zarr.create_array(folder / f"{side}.zarr", data=rows, chunks=chunks)
     chunked = se.Features(folder / "q.zarr", folder / "g.zarr")
-    options: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "memory": "400MB"}]
+    options: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "memory": "140MB"}]
+    plan_any_budget(monkeypatch)
+    monkeypatch.setattr("streameval.expansion.written.MOST_BYTES", 20_000)
     for session in options:
         found = sides(MAKERS[steps](folder, chunked), **labels(folder), **session)
         for one, other in zip(found, expected, strict=True):
@@ -298,3 +303,27 @@ def test_expanded_rows_that_have_no_distance_are_named() -> None:
     source = se.Expanded(se.Features(rows, -rows[:1], "cosine"), "aqe")
     with pytest.raises(se.InputError, match=r"after aqe .* zero vector"):
         evaluate(source, query={"id": [0, 1]}, gallery={"id": [0]}, protocol="no-camera")
+
+
+def test_runs_with_other_steps_are_compared_but_not_averaged(folder: Path) -> None:
+    sources = features(folder), se.Expanded(features(folder), "aqe", k=3)
+    runs = [se.evaluate(one, **labels(folder)) for one in sources]
+    assert "mAP" in str(se.compare(*runs))
+    with pytest.raises(se.InputError, match=r"differ in distance: steps None and .*aqe"):
+        se.average(runs)
+
+
+def test_features_that_cannot_be_written_are_one_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "file").write_text("")
+    source = se.Expanded(features(folder), "aqe", folder=folder / "file" / "made")
+    with pytest.raises(se.OutputError, match="can't be kept on disk: Not a directory"):
+        se.evaluate(source, **labels(folder))
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.lib.format.write_array_header_1_0", full)
+    with pytest.raises(se.OutputError, match="can't be kept on disk: No space left on device"):
+        made_features(se.Expanded(se.Features(np.eye(3), np.eye(3)), "aqe"))

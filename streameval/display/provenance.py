@@ -25,8 +25,8 @@ def describe_inputs(inputs: JsonObject) -> tuple[str, str]:
         if "width" in inputs:  # a ledger's segments may not be known yet
             features += f", {plural(inputs['width'], 'column')}"
     for step in inputs.get("steps", ()):
-        options = (f"{key} {one}" for key, one in step.items() if key not in ("name", "labels"))
-        features += f" · {step['name']} ({', '.join(options)})"
+        name, *numbers = (f"{key} {one}" if key != "name" else one for key, one in step.items())
+        features += f" · {name} ({', '.join(numbers)})"
     if "neighbors" in inputs:
         return "Neighbours", " · ".join(filter(None, (str(inputs["neighbors"]), features)))
     if "index" in inputs:

@@ -12,8 +12,8 @@ from streameval.choices import Expansion
 from streameval.errors import OptionError, entry_point, refuse
 from streameval.expansion.derived import DerivedFeatures
 from streameval.expansion.search import AmongOthers, InGallery, Neighbors
-from streameval.expansion.sums import Rows, powers
-from streameval.expansion.written import BLOCK_BYTES, MadeArray, write_rows, writing_plan
+from streameval.expansion.sums import RowSums, powers
+from streameval.expansion.written import MadeArray, block_bytes, write_rows, writing_plan
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Plan, pieces
 from streameval.run.session import Session
@@ -139,19 +139,23 @@ class Expanded(DerivedFeatures):
         (rows, items), width = search.shape, features.width
         session.progress.begin(rows * items + rows, 0)
         session.guards[search] = session.guard(features)
-        kept = self.folder / f"{self.name} {self.depth}" if self.folder is not None else None
-        kept = kept or session.record.file(f"expansion {self.depth}")
         near = Neighbors(np.empty((rows, 0), np.int32), np.empty((rows, 0)))
         if most:
-            near = search.nearest(most, limits, session, kept)
+            near = search.nearest(most, limits, session, self._kept(session))
         row_bytes = width * (8 + features.dtype.itemsize + features.gallery.dtype.itemsize)
-        step = max(BLOCK_BYTES // ((most + 2) * row_bytes), 1)
+        step = max(block_bytes(limits) // ((most + 2) * row_bytes), 1)
         make = partial(self._rows, search, near)
         write_rows("expanding", array, make, pieces((0, rows), step), search, session)
 
+    def _kept(self, session: Session) -> Path | None:
+        """Return where neighbours are kept; None where they are not."""
+        if self.folder is not None:
+            return self.folder / f"{self.name} {self.depth}"
+        return session.record.file(f"expansion {self.depth}")
+
     def _rows(self, search: AmongOthers | InGallery, near: Neighbors, span: Span) -> FloatArray:
         """Return some of the new rows, [m, D] float64."""
-        rows = Rows(search.read_query(*span), normalised=self.normalised)
+        rows = RowSums(search.read_query(*span), normalised=self.normalised)
         item, distance = near.item[slice(*span)], near.distance[slice(*span)]
         if item.size:
             into = np.repeat(np.arange(len(item)), item.shape[1])

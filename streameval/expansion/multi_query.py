@@ -14,8 +14,8 @@ from streameval.arrays.fingerprint import of_labels
 from streameval.choices import Fuse
 from streameval.errors import InputError, OptionError, entry_point, refuse
 from streameval.expansion.derived import DerivedFeatures
-from streameval.expansion.sums import Rows
-from streameval.expansion.written import BLOCK_BYTES, MadeArray, write_rows, writing_plan
+from streameval.expansion.sums import RowSums
+from streameval.expansion.written import MadeArray, block_bytes, write_rows, writing_plan
 from streameval.labels.columns import LabelsLike, labels_of
 from streameval.planning.plan import Limits, Plan, pieces
 from streameval.protocols.agreement import Agreement, Matches
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 FUSES = get_args(Fuse)
 BLOCK_ROWS = 1024  # queries that are fused together, at most
-PAIRS = 1 << 20  # and further images that they have
+PAIRS = 1 << 16  # and further images that they have, unless one has more
+LABELS = "multi_query_labels"
 COLUMNS = ("id", "cam")  # by which further images belong to a query
 
 
@@ -105,9 +106,14 @@ class MultiQuery(DerivedFeatures):
         return f"MultiQuery({self.features!r}, {self.more!r}, fuse={self.fuse!r})"
 
     def step(self) -> JsonObject:
-        """Return its name, how images are fused, and a fingerprint of their labels."""
-        labels = " ".join(of_labels(self.labels.columns[name]) for name in COLUMNS)
-        return {"name": "multi-query", "fuse": self.fuse, "labels": labels}
+        """Return its name, and how images are fused."""
+        return {"name": "multi-query", "fuse": self.fuse}
+
+    def options(self) -> JsonObject:
+        """Return the metric, the steps, and fingerprints of the labels of further images."""
+        known = self.features.options().get(LABELS, ())
+        own = [of_labels(self.labels.columns[name]) for name in COLUMNS]
+        return {**super().options(), LABELS: [*known, *own]}
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the features of both sides, and those of the further images."""
@@ -143,9 +149,10 @@ class MultiQuery(DerivedFeatures):
             If one does not fit the limits.
         """
         others = self._others(self.features.outline())
-        queries, rows = self.shape[0], len(self.labels)
-        pairs = limits.threads * 100 * (PAIRS + rows)  # of blocks
-        held = {"multi-query": 16 * rows + 32 * queries + pairs}
+        (queries, _), rows, most = self.shape, len(self.labels), PAIRS
+        if self._matches is not None:
+            most = max(most, int(self._matches.count(0, queries).max(initial=0)))
+        held = {"multi-query": 16 * rows + 32 * queries + limits.threads * 100 * most}
         writing = writing_plan(self.shape, held, others.data(), rows + queries, limits)
         return [*self.features.stages(limits), writing]
 
@@ -166,9 +173,11 @@ class MultiQuery(DerivedFeatures):
         if self._matches is None:
             raise RuntimeError("the labels of the queries are not known yet")
         session.progress.begin(self.shape[0], 0)
-        step = max(min(BLOCK_BYTES // (8 * features.width), BLOCK_ROWS), 1)
+        room = block_bytes(limits)
+        step = max(min(room // (8 * features.width), BLOCK_ROWS), 1)
         spans = list(self._spans(self._matches, step))
-        make = partial(self._rows, features, self._others(features), self._matches)
+        made_of = features, self._others(features), self._matches
+        make = partial(self._rows, *made_of, max(room // (16 * features.width), 1))
         write_rows("fusing", array, make, spans, self, session)
 
     def _spans(self, matches: Matches, step: int) -> Iterator[Span]:
@@ -184,14 +193,13 @@ class MultiQuery(DerivedFeatures):
                 start = stop
 
     def _rows(
-        self, features: Features, others: Features, matches: Matches, span: Span
+        self, features: Features, others: Features, matches: Matches, step: int, span: Span
     ) -> FloatArray:
-        """Return some of the fused rows, [m, D] float64."""
+        """Return some of the fused rows, [m, D] float64, of so many further images at a time."""
         queries = features.read_query(*span)
-        rows = Rows(queries, normalised=self.normalised)
+        rows = RowSums(queries, normalised=self.normalised)
         indptr, item = matches.of(*span)
         into, order = rows_of(indptr), np.argsort(item, kind="stable")
-        step = max(BLOCK_BYTES // (16 * features.width), 1)
         for part in (order[slice(*piece)] for piece in pieces((0, len(order)), step)):
             self._fuse(rows, others, into[part], item[part])
         if self.fuse == "mean":
@@ -200,7 +208,7 @@ class MultiQuery(DerivedFeatures):
         rows.values[single] = queries.rows[single]
         return rows.values
 
-    def _fuse(self, rows: Rows, others: Features, into: IntArray, item: IntArray) -> None:
+    def _fuse(self, rows: RowSums, others: Features, into: IntArray, item: IntArray) -> None:
         """Take images, in order of rows, up into queries."""
         taken, place = np.unique(item, return_inverse=True)
         vectors = others.take_gallery(taken)

@@ -11,7 +11,7 @@ from streameval.distances.sums import Vectors
 from streameval.typing import FloatArray, Indices
 
 
-class Rows:
+class RowSums:
     """Rows in the making, in float64: each begins as a row of features, and takes others up.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from streameval.run.session import Session
 from streameval.source import Source
 from streameval.typing import FloatArray, Span
 
-BLOCK_BYTES = 32 << 20  # of the rows that a block in the making is made of
+LEAST_BYTES, MOST_BYTES = 2 << 20, 32 << 20  # of the rows that a block in the making is made of
 KIND = np.dtype("<f4")
 
 
@@ -62,17 +63,22 @@ class MadeArray(NpyArray):
             file.write(block.data)
 
 
-def _writing() -> Any:
+def _writing() -> AbstractContextManager[None]:
     return refused("features can't be kept on disk", "make room, or set TMPDIR to where there is")
 
 
 def new_folder(session: Session, folder: Path | None) -> TemporaryFolder:
     """Return a folder for features: in one that is given, or where the session keeps such."""
-    if folder is None:
-        return TemporaryFolder(session.scratch)
     with _writing():
+        if folder is None:
+            return TemporaryFolder(session.scratch)
         folder.mkdir(parents=True, exist_ok=True)
         return TemporaryFolder(folder / "features")
+
+
+def block_bytes(limits: Limits) -> int:
+    """Return the bytes of the rows that a block in the making is made of, a thread."""
+    return min(max(limits.memory // (16 * limits.threads), LEAST_BYTES), MOST_BYTES)
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ def writing_plan(shape: Span, held: Holders, taken: Data, rows: int, limits: Lim
     """
     row = taken.width * max(taken.stored_itemsize + taken.itemsize, 8)
     chunk = taken.chunks[0] * row + taken.scratch(taken.chunks[0], taken.width)
-    blocks = limits.threads * (2 * max(BLOCK_BYTES, 2 * row) + chunk)
+    blocks = limits.threads * (2 * max(block_bytes(limits), 2 * row) + chunk)
     parts = {LIBRARIES: limits.libraries, **held, "rows in the making": blocks}
     if sum(parts.values()) > limits.memory:
         problem = Problem(*shape, PairSizes(0, 0), taken)

@@ -20,7 +20,8 @@ QUERIES = "queries"
 DISTANCE = "distance"
 READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "over_draws", "average", "false_rate_budget")
 """Options that results are compared by."""
-MADE_BY = ("metric", "k", "missing", "tighten", "canonical", "search")  # of a source, likewise
+MADE_BY = ("metric", "steps", "k", "missing", "tighten", "canonical", "search")
+"""Options of a source, likewise."""
 
 
 def check_despite(despite: Collection[str]) -> Collection[str]:
