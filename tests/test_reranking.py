@@ -33,6 +33,15 @@ def images(rng: np.random.Generator, kind: str, count: int, width: int) -> Array
         return rows[rng.integers(0, max(count // 4, 1), count)]
     if kind == "half":
         return rows.astype(np.float16)
+    if kind == "one is tiny":  # no float32 holds its inverse norm beside the others
+        rows[rng.integers(count)] *= np.float32(1e-14)
+        return rows
+    if kind == "any size":
+        scaled = rows.astype(np.float64) * 10.0 ** rng.integers(-130, 140)
+        return scaled * 10.0 ** rng.uniform(-8, 8, (count, 1)) if rng.random() < 0.5 else scaled
+    if kind == "with zeros":
+        rows[rng.random(count) < 0.2] = 0
+        return rows * np.float32(10.0 ** rng.integers(-22, 3))
     return rows
 
 
@@ -55,7 +64,19 @@ def all_distances(source: se.Reranked) -> Array:
     return np.concatenate([block for _, block in blocks], axis=1)
 
 
-@pytest.mark.parametrize("kind", ["random", "clustered", "few values", "copies", "half"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "random",
+        "clustered",
+        "few values",
+        "copies",
+        "half",
+        "one is tiny",
+        "any size",
+        "with zeros",
+    ],
+)
 @given(data=st.data())
 @examples(12)
 def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -> None:
@@ -68,13 +89,15 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
         "lambda_": draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
         "power": draw(st.sampled_from([2, 4])),
     }
-    metric = draw(st.sampled_from(METRICS))
+    metric = draw(st.sampled_from(METRICS[kind == "with zeros" :]))
+    block = draw(st.sampled_from([1024, 32]))
     rows = images(rng, kind, queries + items, 33)
     query, gallery = rows[:queries], rows[queries:]
     expected = oracle_reranked(query, gallery, metric, **given)
     source = se.Reranked(se.Features(query, gallery, metric), **given)
     assert np.array_equal(all_distances(source), expected)
-    with pytest.MonkeyPatch.context() as patch:  # the other way with copies
+    with pytest.MonkeyPatch.context() as patch:  # in small blocks, the other way with copies
+        patch.setattr(everyone_module, "LEAST_BLOCK", block)
         patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
         assert np.array_equal(all_distances(source), expected)
     sides = labels(rng, queries, items)

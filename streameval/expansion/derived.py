@@ -55,7 +55,7 @@ class DerivedFeatures(FeatureSource):
         if folder is not None:
             check_path(folder, "folder")
         self.features, self.metric = features, features.metric
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else Path(folder).absolute()
 
     @abstractmethod
     def step(self) -> JsonObject:

@@ -17,7 +17,14 @@ from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.reranking.everyone import SQUARED, Everyone
-from streameval.reranking.nearest import Looker, NearestItems, Reach, merge_nearest, unpacked
+from streameval.reranking.nearest import (
+    Looker,
+    NearestItems,
+    Reach,
+    check_found,
+    merge_nearest,
+    unpacked,
+)
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -110,6 +117,7 @@ class InGallery(Everyone):
             for rows, packed in session.sums(work, Job(self, plan, (share,)), stage).items():
                 distance[slice(*rows)], item[slice(*rows)], _ = unpacked(packed)
             record.release()
+        check_found(item)
         return Neighbors(item, distance)
 
 

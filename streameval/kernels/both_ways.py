@@ -60,8 +60,9 @@ def mark_row(typing_context, values, weight, offset, near, far, line, marks):  #
 
             value = builder.fmul(loaded(0), loaded(1)) if weighted else loaded(0)
             value = builder.fadd(value, loaded(2))
-            nearer = larger(low, builder.fadd(builder.fmul(slope, loaded(3)), before))
-            further = smaller(high, builder.fadd(builder.fmul(slope, loaded(4)), behind))
+            # Where a column's limit is no number, the row's holds.
+            nearer = larger(builder.fadd(builder.fmul(slope, loaded(3)), before), low)
+            further = smaller(builder.fadd(builder.fmul(slope, loaded(4)), behind), high)
             marked = builder.or_(
                 builder.fcmp_ordered("<=", value, nearer),
                 builder.fcmp_ordered(">=", value, further),

@@ -15,7 +15,7 @@ from streameval.planning.plan import pieces
 from streameval.protocols.views import View
 from streameval.reranking.encoding import Ranking
 from streameval.reranking.everyone import Everyone
-from streameval.reranking.nearest import unpacked
+from streameval.reranking.nearest import check_found, unpacked
 from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 FEW = 1 / 16  # of all images: where no more are copies, these are searched as others are
@@ -89,6 +89,7 @@ class Search(NamedTuple):
             left_out = item == images[:, None]
             left_out[~left_out.any(axis=1), -1] = True
             distance, item = (one[~left_out].reshape(-1, most) for one in (distance, item))
+        check_found(item)
         return Ranking(
             np.column_stack([images, item]).astype(np.int32),
             np.column_stack([np.zeros(len(images)), distance]),

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from streameval.arrays.composed import JoinedArray
-from streameval.kernels.multiplier import best_rows
 from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.planner import TASK_FLOPS, TILE_ITEMS, make_plan
 from streameval.planning.problem import PairSizes, Problem
@@ -21,6 +20,7 @@ from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.typing import BoolArray
 
+LIMIT_BYTES = 96  # of a column and a neighbour, while nothing is known of the column
 BLOCKS, LEAST_BLOCK = 8, 1024  # of images: pairs of blocks are tasks
 SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
 """The metric whose distances are the squared ones of another, up to a factor of 2."""
@@ -83,10 +83,10 @@ class Everyone(Features):
             If no plan fits the limits.
         """
         size = self.shape[0]
-        turned = {"turned tiles": limits.threads * 4 * best_rows() * TILE_ITEMS}
+        limited = {"limits": limits.threads * LIMIT_BYTES * most * TILE_ITEMS}
         near = 2 * (2 * most + 2)  # of queries and of items
         pairs = PairSizes(0, size)
-        problem = Problem(size, size, pairs, self.data(), near=near, beside=turned)
+        problem = Problem(size, size, pairs, self.data(), near=near, beside=limited)
         plan = make_plan(problem, limits)
         if limits.cut == plan.cut:
             return plan

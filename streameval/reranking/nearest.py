@@ -21,11 +21,12 @@ from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
+from streameval.typing import AnyArray, BoolArray, FloatArray, FloatingArray, IntArray, Span
 
 NOTHING = -1  # in place of an item, where there are fewer
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
-FAR = 2.0**100  # a distance whose level tells how levels ascend
+FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
+CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
 ROUNDED = 2.0**-49  # relative error of a level
 
 
@@ -167,8 +168,7 @@ class Looker:
         high = tile.row_levels(by_query.reach.greatest[query]).closer - rows.band
         new = ~np.isfinite(low) | ~np.isfinite(high)
         _first_limits(rows, new, by_query.most, low, high)
-        start = tile.row_levels(np.zeros(len(query))).tied
-        slope = (tile.row_levels(np.full(len(query), FAR)).tied - start) / FAR
+        start, slope = _line(tile)
         near, far = np.full(n, -np.inf), np.full(n, np.inf)
         if len(by_item.reach.nearest):
             item = tile.columns.item - by_item.first
@@ -179,6 +179,8 @@ class Looker:
         slack = error * (slope * np.abs(finite).max(initial=0.0) + np.abs(start) + rows.band)
         before, behind = start + rows.band + slack, start - rows.band - slack
         top = np.full(len(query), np.finfo(kind).max)
+        told = (slope > 0) & (np.maximum(slope, np.abs([before, behind]).max(axis=0)) < top)
+        low[~told] = np.inf  # all are looked at
         lines = np.column_stack([slope, before, behind, low, high, top])
         return _outwards(lines, kind), _rounded(near, kind, np.inf), _rounded(far, kind, -np.inf)
 
@@ -189,7 +191,8 @@ class Looker:
         by_item = self._sides[1]
         nearest, greatest = by_item.reach
         new = np.flatnonzero(np.isinf(nearest[item]) | np.isinf(greatest[item]))
-        if not new.size or np.isinf(rows.band).any():
+        told = np.isfinite(rows.band) & np.isfinite(start) & (slope > 0) & np.isfinite(slope)
+        if not new.size or not told.all():
             return
         least = np.full((GROUPS * by_item.most, len(item)), np.inf)
         most = np.full(len(item), -np.inf)
@@ -200,6 +203,17 @@ class Looker:
         least = np.partition(least[:, new], by_item.most - 1, axis=0)[by_item.most - 1]
         nearest[item[new]] = np.minimum(nearest[item[new]], least + error)
         greatest[item[new]] = np.maximum(greatest[item[new]], most[new] - error)
+
+
+def _line(tile: Tile) -> tuple[FloatArray, FloatArray]:
+    """Return the level of distance 0 of each row, and how levels ascend; NaN where that is open."""
+    rows = len(tile.query)
+    start, slope = tile.row_levels(np.zeros(rows)).tied, np.full(rows, np.nan)
+    for far in FAR[::-1]:
+        level = tile.row_levels(np.full(rows, far)).tied
+        clear = np.isfinite(level) & (level > CLEAR * np.abs(start))
+        slope[clear] = (level[clear] - start[clear]) / far
+    return start, slope
 
 
 def _rounded(values: FloatArray, kind: np.dtype[Any], towards: float) -> FloatingArray:
@@ -222,6 +236,12 @@ def unpacked(packed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return distances [m, K], items [m, K] and the greatest distance [m], all float64."""
     most = packed.shape[1] // 2
     return packed[:, :most], packed[:, most : 2 * most], packed[:, -1]
+
+
+def check_found(item: AnyArray) -> None:
+    """Raise RuntimeError where a search has left places open that there are items for."""
+    if np.any(item == NOTHING):
+        raise RuntimeError("a search has found fewer items than there are")
 
 
 def merge_nearest(one: FloatArray, other: FloatArray) -> FloatArray:

@@ -59,8 +59,8 @@ class Reranked(TiledSource):
         Power of the Euclidean distance. Tools that square squared distances once more have 4.
     folder : str or Path, optional
         Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
-        one with other options, but k1 and features, finds them there. On a cluster of several
-        machines all must see it.
+        one of the same features and k1, with other options and k2 up to k1 + 1, finds them there.
+        On a cluster of several machines all must see it.
 
     Raises
     ------
@@ -97,7 +97,8 @@ class Reranked(TiledSource):
         )
         if folder is not None:
             check_path(folder, "folder")
-        self.features, self.folder = features, None if folder is None else Path(folder)
+        self.features = features
+        self.folder = None if folder is None else Path(folder).absolute()
         self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
 
     def __repr__(self) -> str:

@@ -107,6 +107,8 @@ def _gathered(
             if len(own):  # some of its images are searched
                 known = stage.state.get(_name(rows))
                 stage.keep(done, _name(rows), own if known is None else merge_nearest(known, own))
+        if not len(both[0]):  # nor is any of its queries
+            stage.done[list(indices)] = True
     spans = sorted({task.queries for task in plan.tasks})
     return {rows: stage.state[_name(rows)] for rows in spans if _name(rows) in stage.state}
 
