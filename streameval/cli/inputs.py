@@ -183,17 +183,16 @@ def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
     fill = filled(values)
     if values.get("distances") is not None:
         return se.Distances(values["distances"], **fill)
-    features = None
+    features = made = None
     if values["query"] is not None:
         metric = values["metric"] or "cosine"
         features = se.Features(values["query"], values["gallery"], metric, **fill)
-    if features is not None:
         made = expanded(features, values, labels)
         if values.get("rerank") is not None:
             _, numbers = with_numbers(values["rerank"])
             return se.Reranked(made, folder=values["rerank_folder"], **numbers)
-        if not has_lists(values):
-            return made
+    if not has_lists(values):
+        return made
     names = f"index k {SEARCHES}".split()
     chosen = {name: values[name] for name in names if values[name] is not None}
     lists = values["neighbors"], values["neighbor_distances"]
