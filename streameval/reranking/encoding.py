@@ -51,6 +51,11 @@ class Parameters:
         return int(np.around(self.k1 / 2))
 
     @property
+    def most_entries(self) -> int:
+        """The most entries of an image's V, before the mean."""
+        return (self.k1 + 1) * (self.half + 2)
+
+    @property
     def neighbors(self) -> int:
         """Nearest images that are needed of each, beside itself."""
         return max(self.k1, self.k2 - 1)
@@ -98,7 +103,7 @@ class SparseRows(NamedTuple):
 
 def members(ranking: Ranking, rows: Span, parameters: Parameters) -> SparseRows:
     """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
-    room = (rows[1] - rows[0]) * (parameters.k1 + 1) * (parameters.half + 2)
+    room = (rows[1] - rows[0]) * parameters.most_entries
     item, value = np.empty(room, np.int32), np.empty(room)
     begin = np.zeros(rows[1] - rows[0] + 1, np.int64)
     _members(ranking, rows[0], parameters.k1 + 1, parameters.half + 1, begin, item, value)
@@ -118,13 +123,13 @@ def weigh(rows: SparseRows, greatest: FloatArray, power: int) -> None:
     _weigh(rows.begin, rows.value, greatest, power)
 
 
-def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
+def mean_rows(rows: SparseRows, of: IntArray) -> SparseRows:
     """Return means of rows.
 
     Parameters
     ----------
     rows : SparseRows
-    of : [n, k2] int32
+    of : [n, k2] int64
         The rows that each is the mean of, ascending.
     """
     count = np.diff(rows.begin)[of]

@@ -15,13 +15,13 @@ from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
 from streameval.metrics.options import is_count, is_number
 from streameval.output import TemporaryFolder
-from streameval.planning.plan import Limits, Plan, Task
+from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
 from streameval.reranking.encoding import Parameters
 from streameval.reranking.everyone import SQUARED, Everyone, squared
-from streameval.reranking.kept import Encodings
-from streameval.reranking.stages import BLOCK_BYTES, encode, rank_all
+from streameval.reranking.kept import MAPPED_BYTES, MAPPED_ROWS, Encodings
+from streameval.reranking.stages import encode, encoding_plan, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -159,9 +159,11 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        search = Everyone(self.features.outline()).neighbor_plan(self._most, alone)
+        everyone = Everyone(self.features.outline())
+        search = everyone.neighbor_plan(self._most, alone)
+        encoding = encoding_plan(everyone, self.parameters, alone)
         counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
-        return with_stages(counting, [*self.features.stages(alone), search])
+        return with_stages(counting, [*self.features.stages(alone), search, encoding])
 
     @property
     def _most(self) -> int:
@@ -169,12 +171,11 @@ class Reranked(TiledSource):
         return max(min(self.parameters.neighbors, sum(self.shape) - 1), 1)
 
     def _beside(self, limits: Limits) -> Holders:
-        """Return what the stages after the search hold, by what holds them."""
+        """Return what is held of encodings while pairs are counted, by what holds them."""
         threads = limits.threads if limits.workers is None else limits.workers.threads
-        images, most = sum(self.shape), self._most + 1
-        ranking = images * (12 * most + 4 * self.parameters.k2 + 40)
-        entries = 16 * ENTRIES + 8 * images
-        return {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
+        images = sum(self.shape)
+        entries = 24 * ENTRIES + 16 * images  # mapped and by image; and a row spread over all
+        return {"encodings": 8 * images + threads * max(entries, MAPPED_BYTES + 16 * images)}
 
     def begin(self, prepared: Prepared, session: Session) -> None:
         """Do nothing: `ready` has told the progress."""
@@ -230,8 +231,11 @@ class Reranked(TiledSource):
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        distance = self._base.pair_distances(job, part)
-        return self._reranker(part.queries[0]).distances(part.query, part.item, distance)
+        distance, by = self._base.pair_distances(job, part), self._reranker(part.queries[0])
+        for rows in pieces((0, len(distance)), MAPPED_ROWS):
+            own = slice(*rows)
+            distance[own] = by.distances(part.query[own], part.item[own], distance[own])
+        return distance
 
     def distance_blocks(
         self, queries: Sequence[int], block_bytes: int

@@ -87,7 +87,7 @@ class Reranker:
             values = np.empty(values.shape)
         columns = self._look_up(tile.columns, values.dtype)
         known, rows = self._encodings.rows.mapped(), self._first + tile.query
-        for index in self._indices(tile.columns, known):
+        for index in self._indices(tile.columns):
             part = tile.values, tile.columns.weight, tile.columns.offset, tile.offset_row
             _fill(part, (low, top, self._power, self._mix), rows, known, index, values)
         if exact:
@@ -120,18 +120,19 @@ class Reranker:
             self._of, self._kept = columns, []
         return self._columns
 
-    def _indices(self, columns: Columns, known: SparseRows) -> Iterator[Index]:
+    def _indices(self, columns: Columns) -> Iterator[Index]:
         """Yield the entries of columns, so many columns at a time that they take little memory."""
         if self._kept:
             yield from self._kept
             return
         images = len(self._encodings.greatest) + columns.item
-        ends = np.cumsum(known.begin[images + 1] - known.begin[images])
+        begin = self._encodings.rows.begin
+        ends = np.cumsum(begin[images + 1] - begin[images])
         left, count = 0, len(images)
         while left < count:
             most = ENTRIES + (ends[left - 1] if left else 0)
             right = max(int(np.searchsorted(ends, most, side="right")), left + 1)
-            index = _indexed(known, images[left:right], (left, right))
+            index = _indexed(self._encodings.rows.mapped(), images[left:right], (left, right))
             if right - left == count:
                 self._kept = [index]
             yield index
