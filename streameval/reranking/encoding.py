@@ -23,7 +23,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.reranking.exponential import exp_down
-from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray, Span
+from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,32 @@ class SparseRows(NamedTuple):
         """The row of each entry, [E] int64."""
         return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
+    def take(self, which: IntArray) -> SparseRows:
+        """Return copies of some rows."""
+        begin, entry = ragged(self.begin, which)
+        return SparseRows(begin, self.item[entry], self.value[entry])
 
-def members(ranking: Ranking, rows: Span, parameters: Parameters) -> SparseRows:
+
+def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where each of some rows begins once they are put together, and the entries of all.
+
+    Parameters
+    ----------
+    begin : [n + 1] int64
+        Where each row begins.
+    which : [m] int64
+    """
+    count = begin[which + 1] - begin[which]
+    first = np.concatenate([[0], np.cumsum(count)])
+    return first, np.arange(first[-1]) + np.repeat(begin[which] - first[:-1], count)
+
+
+def members(ranking: Ranking, images: IntArray, parameters: Parameters) -> SparseRows:
     """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
-    room = (rows[1] - rows[0]) * (parameters.k1 + 1) * (parameters.half + 2)
+    room = len(images) * (parameters.k1 + 1) * (parameters.half + 2)
     item, value = np.empty(room, np.int32), np.empty(room)
-    begin = np.zeros(rows[1] - rows[0] + 1, np.int64)
-    _members(ranking, rows[0], parameters.k1 + 1, parameters.half + 1, begin, item, value)
+    begin = np.zeros(len(images) + 1, np.int64)
+    _members(ranking, images, parameters.k1 + 1, parameters.half + 1, begin, item, value)
     return SparseRows(begin, item[: begin[-1]].copy(), value[: begin[-1]].copy())
 
 
@@ -170,12 +189,11 @@ def _reciprocal(item, i, count, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _members(ranking, first, whole, half, begin, item, value):  # type: ignore[no-untyped-def]
+def _members(ranking, images, whole, half, begin, item, value):  # type: ignore[no-untyped-def]
     near, distance = ranking.item, ranking.distance
     own, others = np.empty(whole, np.int32), np.empty(half, np.int32)
     found = np.empty(whole * (half + 1), np.int32)
-    for row in range(len(begin) - 1):
-        i = first + row
+    for row, i in enumerate(images):
         count = _reciprocal(near, i, whole, own)
         found[:count], filled = own[:count], count
         for t in range(count):

@@ -95,3 +95,18 @@ class Everyone(Features):
         spans = pieces((0, size), step)
         tasks = tuple(Task(q, g) for at, q in enumerate(spans) for g in spans[at:])
         return replace(plan, tasks=tasks, flops=plan.flops * len(tasks) // len(spans) ** 2)
+
+
+class Gallery(Everyone):
+    """The gallery against itself.
+
+    Parameters
+    ----------
+    features : Features
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._sides = features.inputs()
+        self.metric = SQUARED.get(features.metric, features.metric)
+        self.dtype = features.dtype
+        self.query = self.gallery = features.gallery

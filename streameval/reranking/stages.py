@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, PLACES, Manifest, Record, Stage
 from streameval.run.session import Session
+from streameval.sources.features import Features
 from streameval.typing import FloatArray, Int32Array, IntArray, Span
 
 NEIGHBORS = "neighbors"  # the stage, and the folder of its record
@@ -159,50 +160,77 @@ def encode(
     folder : TemporaryFolder
     """
     first = partial(_encode, ranking, parameters)
-    single = _written("encoding", first, everyone, session, folder.path / "single")
+    single = written("encoding", first, everyone, session, folder.path / "single")
     count = min(parameters.k2, ranking.item.shape[0])
     if count < 2:
         return single
     of = np.sort(ranking.item[:, :count], axis=1)
     mean = partial(_mean, single, of)
-    return _written("averaging", mean, everyone, session, folder.path / "mean")
+    return written("averaging", mean, everyone, session, folder.path / "mean")
 
 
-def _written(
+def written(
     name: str,
     compute: Callable[[Job, Block, Watch], SparseRows],
     everyone: Everyone,
     session: Session,
     folder: Path,
 ) -> KeptRows:
-    """Write what is computed of blocks of images, in their order."""
+    """Write what is computed of blocks of all images, in their order."""
     size = everyone.shape[0]
     blocks = [Block(rows) for rows in pieces((0, size), BLOCK_ROWS)]
+
+    def together(job: Job, block: Block, watch: Watch) -> tuple[SparseRows]:
+        return (compute(job, block, watch),)
+
+    return write_blocks(Pass(name, together), everyone, session, blocks, [folder])[0]
+
+
+def write_blocks(
+    work: Pass[Block, tuple[SparseRows, ...]],
+    features: Features,
+    session: Session,
+    blocks: Sequence[Block],
+    folders: Sequence[Path],
+) -> list[KeptRows]:
+    """Write what is computed of blocks, in their order: sparse rows to each of some folders."""
     here = replace(session, executor=ThreadExecutor(session.threads), connection=None)
     plan = Plan("features", (), 0, (0, 0), session.threads, session.memory, {}, 0, 0)
-    waiting: dict[int, SparseRows] = {}
+    waiting: dict[int, tuple[SparseRows, ...]] = {}
     following = 0
-    with (
-        refused("encodings can't be kept on disk", "make room, or set TMPDIR to where there is"),
-        RowWriter(folder, size) as writer,
-    ):
-        for (index,), rows in here.run(Pass(name, compute), Job(everyone, plan), blocks):
-            waiting[index] = rows
+    with encodings_kept(), ExitStack() as stack:
+        writers = [stack.enter_context(RowWriter(one, blocks[-1].rows[1])) for one in folders]
+        for (index,), computed in here.run(work, Job(features, plan), blocks):
+            waiting[index] = computed
             while following in waiting:
-                writer.add(waiting.pop(following))
+                for writer, rows in zip(writers, waiting.pop(following), strict=True):
+                    writer.add(rows)
                 following += 1
-        return writer.kept()
+        return [writer.kept() for writer in writers]
+
+
+def encodings_kept() -> AbstractContextManager[None]:
+    """Return a context that raises OutputError where encodings can't be written."""
+    return refused("encodings can't be kept on disk", "make room, or set TMPDIR to where there is")
 
 
 def _encode(
     ranking: Ranking, parameters: Parameters, job: Job, block: Block, watch: Watch
 ) -> SparseRows:
     """Return V of some images, before the mean."""
-    rows = members(ranking, block.rows, parameters)
+    rows = find_distances(ranking, parameters, job, block, watch)
+    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
+    return rows
+
+
+def find_distances(
+    ranking: Ranking, parameters: Parameters, job: Job, block: Block, watch: Watch
+) -> SparseRows:
+    """Return the canonical distances of some images from their R*."""
+    rows = members(ranking, np.arange(*block.rows), parameters)
     missing = np.flatnonzero(np.isnan(rows.value))
     if missing.size:
         rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
-    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
     watch.advance(block.pairs)
     return rows
 
