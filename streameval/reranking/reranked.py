@@ -173,7 +173,7 @@ class Reranked(TiledSource):
         threads = limits.threads if limits.workers is None else limits.workers.threads
         images, most = sum(self.shape), self._most + 1
         ranking = images * (12 * most + 4 * self.parameters.k2 + 40)
-        entries = 16 * ENTRIES + 8 * images
+        entries = 16 * ENTRIES + 16 * images  # an index, and a row spread over all
         return {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
 
     def begin(self, prepared: Prepared, session: Session) -> None:
