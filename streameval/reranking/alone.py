@@ -252,7 +252,7 @@ class _OneQuery:
         """Return s of the query, of which V is given, and some items, [n] float64."""
         rows = _joined(own, self.encoded(items + 1, rewritten))
         query, item = np.zeros(len(items), np.int64), np.arange(1, len(items) + 1)
-        return overlap(rows, query, item)
+        return overlap(rows, query, item, len(self._distance) + 1)
 
     def sharing(self, own: SparseRows, items: IntArray) -> IntArray:
         """Return those of some items of which V in the gallery alone shares an image with V(q)."""

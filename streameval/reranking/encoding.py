@@ -154,10 +154,22 @@ def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
     return SparseRows(begin, item[: begin[-1]], value[: begin[-1]])
 
 
-def overlap(rows: SparseRows, one: Indices, other: Indices) -> FloatArray:
-    """Return Σ_m min(V(i, m), V(j, m)) of listed pairs of rows, by ascending m, [p] float64."""
-    out = np.empty(len(one))
-    _overlaps(*rows, one, other, out)
+def overlap(
+    rows: SparseRows, one: Indices, other: Indices, images: int | None = None
+) -> FloatArray:
+    """Return Σ_m min(V(i, m), V(j, m)) of listed pairs of images, by ascending m, [p] float64.
+
+    Fast where pairs with the same first image follow one another.
+
+    Parameters
+    ----------
+    rows : SparseRows
+    one, other : [p] integers
+    images : int, optional
+        How many images there are; by default, as many as rows.
+    """
+    out, spread = np.empty(len(one)), np.zeros(images or len(rows.begin) - 1)
+    _overlaps(*rows, one, other, spread, out)
     return out
 
 
@@ -253,22 +265,22 @@ def _means(begin, item, value, of, longest, out, items, values):  # type: ignore
         out[row + 1] = at + 1
 
 
-@compiled(inline="always")
-def overlap_of(begin, item, value, i, j):  # type: ignore[no-untyped-def]
-    """Return Σ_m min(V(i, m), V(j, m)), by ascending m."""
-    t, u, total = begin[i], begin[j], 0.0
-    while t < begin[i + 1] and u < begin[j + 1]:
-        if item[t] == item[u]:
-            total += min(value[t], value[u])
-            t, u = t + 1, u + 1
-        elif item[t] < item[u]:
-            t += 1
-        else:
-            u += 1
-    return total
-
-
 @compiled
-def _overlaps(begin, item, value, one, other, out):  # type: ignore[no-untyped-def]
+def _overlaps(begin, item, value, one, other, spread, out):  # type: ignore[no-untyped-def]
+    """Write the overlaps of pairs; a row is spread over all images, [N] zeros, while it is one's.
+
+    What only one of two rows has adds 0.
+    """
+    held = -1
     for t in range(len(one)):
-        out[t] = overlap_of(begin, item, value, one[t], other[t])
+        i, j, total = one[t], other[t], 0.0
+        if i != held:
+            if held >= 0:
+                for e in range(begin[held], begin[held + 1]):
+                    spread[item[e]] = 0.0
+            for e in range(begin[i], begin[i + 1]):
+                spread[item[e]] = value[e]
+            held = i
+        for e in range(begin[j], begin[j + 1]):
+            total += min(spread[item[e]], value[e])
+        out[t] = total

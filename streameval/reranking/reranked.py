@@ -189,7 +189,7 @@ class Reranked(TiledSource):
         threads = limits.threads if limits.workers is None else limits.workers.threads
         images, most = sum(self.shape), self._most + 1
         ranking = images * (12 * most + 4 * self.parameters.k2 + 40)
-        entries = 16 * ENTRIES + 12 * images
+        entries = 16 * ENTRIES + 20 * images  # an index, columns, and a row spread over all
         held = {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
         if self.with_ == "gallery":
             held["queries"] = stage_bytes(self.shape[1], self.parameters, threads)
