@@ -24,6 +24,8 @@ KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 """What results that are compared can differ in."""
 Expansion = Literal["aqe", "alpha-qe", "dba"]
 """How features are made of their neighbours: query expansion, or augmentation of the gallery."""
+RerankWith = Literal["all", "gallery"]
+"""Which images re-ranking compares: all, or the gallery and one query at a time."""
 Fuse = Literal["mean", "max"]
 """How a query and further images of it are made one."""
 Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]

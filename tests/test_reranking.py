@@ -13,11 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_reranking import oracle_reranked
 from profiles import examples
-from support.reranking import copies_module, exponentials, search_module
+from support.reranking import alone_module, copies_module, exponentials, search_module
 
 import streameval as se
 
 Array = npt.NDArray[Any]
+KINDS = [
+    "random",
+    "clustered",
+    "few values",
+    "copies",
+    "half",
+    "one is tiny",
+    "any size",
+    "with zeros",
+]
 METRICS = ("cosine", "euclidean", "sqeuclidean")
 
 
@@ -64,19 +74,7 @@ def all_distances(source: se.Reranked) -> Array:
     return np.concatenate([block for _, block in blocks], axis=1)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "random",
-        "clustered",
-        "few values",
-        "copies",
-        "half",
-        "one is tiny",
-        "any size",
-        "with zeros",
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @examples(12)
 def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -> None:
@@ -99,6 +97,40 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch:  # in small blocks, the other way with copies
         patch.setattr(search_module, "LEAST_BLOCK", block)
         patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
+        assert np.array_equal(all_distances(source), expected)
+    sides = labels(rng, queries, items)
+    tile = draw(st.sampled_from([None, (5, 17)]))
+    result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))
+    by_matrix = evaluate(se.Distances(expected), **sides, range=(0, 1))
+    assert result.statistics.equals(by_matrix.statistics)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@examples(12)
+def test_a_query_with_the_gallery_is_as_if_it_were_the_only_one(
+    kind: str, data: st.DataObject
+) -> None:
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    queries, items = draw(st.integers(1, 12)), draw(st.integers(1, 90))
+    given = {
+        "k1": draw(st.sampled_from([2, 3, 5, 7, 20])),
+        "k2": draw(st.sampled_from([1, 2, 6, 12])),
+        "lambda_": draw(st.sampled_from([0.0, 0.3, 1.0])),
+        "power": draw(st.sampled_from([2, 4])),
+    }
+    metric = draw(st.sampled_from(METRICS[kind == "with zeros" :]))
+    rows = images(rng, kind, queries + items, 33)
+    query, gallery = rows[:queries], rows[queries:]
+    if draw(st.booleans()):  # the queries are further from items than these from one another
+        query = query * np.float32(-3)
+    expected = np.concatenate(
+        [oracle_reranked(query[[q]], gallery, metric, **given) for q in range(queries)]
+    )
+    source = se.Reranked(se.Features(query, gallery, metric), with_="gallery", **given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alone_module, "STEP", draw(st.sampled_from([1024, 7])))
         assert np.array_equal(all_distances(source), expected)
     sides = labels(rng, queries, items)
     tile = draw(st.sampled_from([None, (5, 17)]))

@@ -22,6 +22,9 @@ import streameval as se
 HERE = ROOT / "tests"
 OPTIONS = {"k1": 8, "k2": 3, "lambda_": 0.25}
 STAGES = ["neighbors", "encoding", "averaging", "positives", "counting"]
+ALONE = ["neighbors", "encoding", "averaging", "queries", "positives", "counting"]
+WITH = [("all", STAGES), ("gallery", ALONE)]
+EVERY_STAGE = [(with_, stage) for with_, stages in WITH for stage in stages]
 
 
 @pytest.fixture
@@ -47,16 +50,17 @@ class Stopped(se.Progress):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("stop", STAGES[1:])
-def test_neighbors_are_not_looked_for_again(folder: Path, stop: str) -> None:
+@pytest.mark.parametrize(("with_", "stop"), [one for one in EVERY_STAGE if one[1] != "neighbors"])
+def test_neighbors_are_not_looked_for_again(folder: Path, with_: str, stop: str) -> None:
     kept: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True}
+    source = reranked(folder, with_=with_)
     with pytest.raises(KeyboardInterrupt):
-        se.evaluate(reranked(folder), **labels(folder), progress=Stopped(stop), **kept)
+        se.evaluate(source, **labels(folder), progress=Stopped(stop), **kept)
     resumed, whole = Stopped(), Stopped()
-    found = se.evaluate(reranked(folder), **labels(folder), progress=resumed, threads=1, **kept)
+    found = se.evaluate(source, **labels(folder), progress=resumed, threads=1, **kept)
     assert not (folder / "kept").exists()
-    expected = se.evaluate(reranked(folder), **labels(folder), progress=whole)
-    assert whole.passes == STAGES
+    expected = se.evaluate(source, **labels(folder), progress=whole)
+    assert whole.passes == dict(WITH)[with_]
     assert found.statistics.equals(expected.statistics)
     done = sum(passed == "neighbors" for passed in resumed.passes)
     assert done <= 1  # begun, to find that all is there
@@ -86,6 +90,10 @@ def test_a_folder_serves_evaluations_with_other_options(folder: Path) -> None:
     whole = se.evaluate(reranked(folder, **others), **labels(folder))
     assert again.statistics.equals(whole.statistics)
     assert {one.name for one in kept.iterdir()} == {"neighbors"}
+    alone = se.evaluate(reranked(folder, folder=kept, with_="gallery"), **labels(folder))
+    expected = se.evaluate(reranked(folder, with_="gallery"), **labels(folder))
+    assert alone.statistics.equals(expected.statistics)
+    assert {one.name for one in kept.iterdir()} == {"neighbors", "gallery"}
     np.save(folder / "q.npy", np.load(folder / "q.npy") + 1)
     with pytest.raises(se.OutputError, match="of another evaluation"):
         se.evaluate(reranked(folder, folder=kept), **labels(folder))
@@ -106,25 +114,30 @@ class Killed(se.Progress):
 from support.run import checkpoint_module
 checkpoint_module.COMMIT_SECONDS = 0.0
 folder = pathlib.Path(sys.argv[1])
-se.evaluate(stages.reranked(folder), **clusters.labels(folder), progress=Killed(),
-            checkpoint=folder / "kept", resume=True)
+source = stages.reranked(folder, with_=sys.argv[3])
+se.evaluate(source, **clusters.labels(folder), progress=Killed(), checkpoint=folder / "kept",
+            resume=True)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-def test_killed_in_any_stage_and_resumed(folder: Path, stage: str) -> None:
-    command = [sys.executable, "-c", KILLED, str(folder), stage]
+@pytest.mark.parametrize(("with_", "stage"), EVERY_STAGE)
+def test_killed_in_any_stage_and_resumed(folder: Path, with_: str, stage: str) -> None:
+    command = [sys.executable, "-c", KILLED, str(folder), stage, with_]
     assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
-    found = se.evaluate(reranked(folder), **labels(folder), checkpoint=folder / "kept", resume=True)
-    assert found.statistics.equals(se.evaluate(reranked(folder), **labels(folder)).statistics)
+    source = reranked(folder, with_=with_)
+    found = se.evaluate(source, **labels(folder), checkpoint=folder / "kept", resume=True)
+    assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
 
 
 @pytest.mark.slow
 def test_workers_of_a_cluster_give_the_same(folder: Path) -> None:
     expected = se.evaluate(reranked(folder), **labels(folder))
+    alone = se.evaluate(reranked(folder, with_="gallery"), **labels(folder))
     with cluster(2) as (running, client):
         given: dict[str, Any] = {**labels(folder), "client": client}
+        found = se.evaluate(reranked(folder, with_="gallery"), **given)
+        assert found.statistics.equals(alone.statistics)
         found = se.evaluate(reranked(folder), **given)
         assert found.statistics.equals(expected.statistics)
 
@@ -160,6 +173,7 @@ def test_a_budget_that_is_too_small_is_refused_before_any_work(folder: Path) -> 
         ({"lambda_": 1.5}, "lambda is 1.5; a number from 0 to 1 is needed"),
         ({"lambda_": float("nan")}, "lambda is nan; a number from 0 to 1 is needed"),
         ({"power": 3}, "power is 3; expected 2 or 4"),
+        ({"with_": "queries"}, "with_ is 'queries'; expected all or gallery"),
     ],
 )
 def test_options_out_of_bounds_are_refused(
@@ -208,6 +222,8 @@ def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "k-reciprocal (k1 8, k2 3, lambda 0.25)" in table
     assert json.loads((found / "summary.json").read_text())["metrics"]["mAP"] == expected["mAP"]
     assert "neighbors, encoding, averaging" in run(*asked, f"--rerank={text}", "--dry-run")
+    alone = run(*asked, f"--rerank={text}", "--rerank-with=gallery")
+    assert "k-reciprocal (k1 8, k2 3, lambda 0.25, with gallery)" in alone
     run(*asked, f"--out={plain}")
     assert "By AP" in run("compare", str(plain), str(found))
     run("report", str(plain), str(found), f"--out={folder}/report.html")
@@ -222,6 +238,7 @@ def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--rerank=k-reciprocal,k3=2"], "expected k-reciprocal"),
         (["--rerank=k-reciprocal,k1=x"], "is no number"),
         (["--rerank=k-reciprocal", "--index=Flat", "-k", "5"], "which has no effect here"),
+        (["--rerank-with=gallery"], "give --rerank k-reciprocal"),
         (["--rerank-folder=kept"], "give --rerank k-reciprocal"),
     ],
 )

@@ -21,7 +21,7 @@ from streameval.cli.types import NamedFile, Recipe, is_column
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
-    from streameval.choices import Fuse
+    from streameval.choices import Fuse, RerankWith
     from streameval.metrics.confidence import Resampling
     from streameval.metrics.options import MetricOptions
     from streameval.protocols.labels import Labels
@@ -123,11 +123,12 @@ def check_source(values: Values) -> None:
     check_effect("metric", bool(sides), "give features, --query and --gallery")
     lists = has_lists(values)
     ranked = values.get("rerank") is None or (bool(sides) and not lists)
-    check_effect("rerank rerank_folder", ranked, f"give {BOTH}, and no lists")
+    check_effect("rerank rerank_with rerank_folder", ranked, f"give {BOTH}, and no lists")
     check_effect(f"expand {MORE}", bool(sides) and not lists, f"give {BOTH}, and no lists")
     more = values.get(MORE) is not None
     check_effect(GROUPS["MORE"], more, "give --multi-query URI")
     found = values.get("rerank") is not None or more or bool(values.get("expand"))
+    check_effect("rerank_with", values.get("rerank") is not None, "give --rerank k-reciprocal")
     check_effect("rerank_folder", found, "give --rerank k-reciprocal or --expand aqe")
     remedy = "give --neighbors URI, or --index SPEC and features"
     check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
@@ -190,7 +191,8 @@ def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
         made = expanded(features, values, labels)
         if values.get("rerank") is not None:
             _, numbers = with_numbers(values["rerank"])
-            return se.Reranked(made, folder=values["rerank_folder"], **numbers)
+            among: RerankWith = values["rerank_with"] or "all"
+            return se.Reranked(made, with_=among, folder=values["rerank_folder"], **numbers)
     if not has_lists(values):
         return made
     names = f"index k {SEARCHES}".split()

@@ -122,11 +122,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     ),
     "rerank": _option(
         RERANK,
-        "Re-rank all images by their k-reciprocal neighbours (defaults 20, 6, 0.3). Without a "
-        "value: --canonical.",
+        "Re-rank by k-reciprocal neighbours (20, 6, 0.3). Without a value: --canonical.",
         is_flag=False,
         flag_value=RERANK.bare,
     ),
+    "rerank_with": _rule("RerankWith", "Images that are neighbours; with gallery, no queries."),
     "rerank_folder": _option(DIR, "Keep neighbours in this folder, and take them from there."),
     "expand": _option(
         EXPAND,

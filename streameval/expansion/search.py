@@ -16,7 +16,7 @@ from streameval.planning.planner import make_plan
 from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
-from streameval.reranking.everyone import SQUARED, Everyone
+from streameval.reranking.everyone import SQUARED, Everyone, Gallery
 from streameval.reranking.lists import check_found, merge_nearest, unpacked
 from streameval.reranking.nearest import Looker, NearestItems, Reach
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
@@ -46,19 +46,8 @@ class Neighbors(NamedTuple):
     distance: FloatArray
 
 
-class AmongOthers(Everyone):
-    """The gallery against itself.
-
-    Parameters
-    ----------
-    features : Features
-    """
-
-    def __init__(self, features: Features) -> None:
-        self._sides = features.inputs()
-        self.metric = SQUARED.get(features.metric, features.metric)
-        self.dtype = features.dtype
-        self.query = self.gallery = features.gallery
+class AmongOthers(Gallery):
+    """The gallery against itself."""
 
     def nearest(
         self, most: int, limits: Limits, session: Session, folder: Path | None

@@ -14,8 +14,8 @@ import numpy as np
 from streameval.planning.plan import pieces
 from streameval.protocols.views import View
 from streameval.reranking.encoding import Ranking
-from streameval.reranking.everyone import Everyone
 from streameval.reranking.lists import NOTHING, check_found, unpacked
+from streameval.sources.features import Features
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 FEW = 1 / 16  # of all images: where no more are copies, these are searched as others are
@@ -114,13 +114,13 @@ class Search(NamedTuple):
         return item, distance, np.maximum(greatest, 0.0)
 
 
-def find_copies(everyone: Everyone) -> Copies:
-    """Return which images are copies, by digests of their rows."""
-    size = everyone.shape[0]
+def find_copies(features: Features) -> Copies:
+    """Return which gallery items are copies, by digests of their rows."""
+    size = features.shape[1]
     digests = np.empty((size, 2), np.uint64)
-    step = max(BLOCK_BYTES // (everyone.width * everyone.dtype.itemsize), 1)
+    step = max(BLOCK_BYTES // (features.width * features.dtype.itemsize), 1)
     for start, stop in pieces((0, size), step):
-        rows = everyone.read_gallery(start, stop).rows
+        rows = features.read_gallery(start, stop).rows
         made = b"".join(hashlib.blake2b(row, digest_size=DIGEST_BYTES).digest() for row in rows)
         digests[start:stop] = np.frombuffer(made, np.uint64).reshape(-1, 2)
     order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: copies stay in order

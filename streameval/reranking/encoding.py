@@ -23,7 +23,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.reranking.exponential import exp_down
-from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray, Span
+from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,32 @@ class SparseRows(NamedTuple):
         """The row of each entry, [E] int64."""
         return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
+    def take(self, which: IntArray) -> SparseRows:
+        """Return copies of some rows."""
+        begin, entry = ragged(self.begin, which)
+        return SparseRows(begin, self.item[entry], self.value[entry])
 
-def members(ranking: Ranking, rows: Span, parameters: Parameters) -> SparseRows:
+
+def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where each of some rows begins once they are put together, and the entries of all.
+
+    Parameters
+    ----------
+    begin : [n + 1] int64
+        Where each row begins.
+    which : [m] int64
+    """
+    count = begin[which + 1] - begin[which]
+    first = np.concatenate([[0], np.cumsum(count)])
+    return first, np.arange(first[-1]) + np.repeat(begin[which] - first[:-1], count)
+
+
+def members(ranking: Ranking, images: IntArray, parameters: Parameters) -> SparseRows:
     """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
-    room = (rows[1] - rows[0]) * parameters.most_entries
+    room = len(images) * parameters.most_entries
     item, value = np.empty(room, np.int32), np.empty(room)
-    begin = np.zeros(rows[1] - rows[0] + 1, np.int64)
-    _members(ranking, rows[0], parameters.k1 + 1, parameters.half + 1, begin, item, value)
+    begin = np.zeros(len(images) + 1, np.int64)
+    _members(ranking, images, parameters.k1 + 1, parameters.half + 1, begin, item, value)
     return SparseRows(begin, item[: begin[-1]].copy(), value[: begin[-1]].copy())
 
 
@@ -123,13 +142,13 @@ def weigh(rows: SparseRows, greatest: FloatArray, power: int) -> None:
     _weigh(rows.begin, rows.value, greatest, power)
 
 
-def mean_rows(rows: SparseRows, of: IntArray) -> SparseRows:
+def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
     """Return means of rows.
 
     Parameters
     ----------
     rows : SparseRows
-    of : [n, k2] int64
+    of : [n, k2] int32
         The rows that each is the mean of, ascending.
     """
     count = np.diff(rows.begin)[of]
@@ -140,10 +159,22 @@ def mean_rows(rows: SparseRows, of: IntArray) -> SparseRows:
     return SparseRows(begin, item[: begin[-1]], value[: begin[-1]])
 
 
-def overlap(rows: SparseRows, one: Indices, other: Indices) -> FloatArray:
-    """Return Σ_m min(V(i, m), V(j, m)) of listed pairs of rows, by ascending m, [p] float64."""
-    out = np.empty(len(one))
-    _overlaps(*rows, one, other, out)
+def overlap(
+    rows: SparseRows, one: Indices, other: Indices, images: int | None = None
+) -> FloatArray:
+    """Return Σ_m min(V(i, m), V(j, m)) of listed pairs of images, by ascending m, [p] float64.
+
+    Fast where pairs with the same first image follow one another.
+
+    Parameters
+    ----------
+    rows : SparseRows
+    one, other : [p] integers
+    images : int, optional
+        How many images there are; by default, as many as rows.
+    """
+    out, spread = np.empty(len(one)), np.zeros(images or len(rows.begin) - 1)
+    _overlaps(*rows, one, other, spread, out)
     return out
 
 
@@ -175,12 +206,11 @@ def _reciprocal(item, i, count, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _members(ranking, first, whole, half, begin, item, value):  # type: ignore[no-untyped-def]
+def _members(ranking, images, whole, half, begin, item, value):  # type: ignore[no-untyped-def]
     near, distance = ranking.item, ranking.distance
     own, others = np.empty(whole, np.int32), np.empty(half, np.int32)
     found = np.empty(whole * (half + 1), np.int32)
-    for row in range(len(begin) - 1):
-        i = first + row
+    for row, i in enumerate(images):
         count = _reciprocal(near, i, whole, own)
         found[:count], filled = own[:count], count
         for t in range(count):
@@ -240,22 +270,22 @@ def _means(begin, item, value, of, longest, out, items, values):  # type: ignore
         out[row + 1] = at + 1
 
 
-@compiled(inline="always")
-def overlap_of(begin, item, value, i, j):  # type: ignore[no-untyped-def]
-    """Return Σ_m min(V(i, m), V(j, m)), by ascending m."""
-    t, u, total = begin[i], begin[j], 0.0
-    while t < begin[i + 1] and u < begin[j + 1]:
-        if item[t] == item[u]:
-            total += min(value[t], value[u])
-            t, u = t + 1, u + 1
-        elif item[t] < item[u]:
-            t += 1
-        else:
-            u += 1
-    return total
-
-
 @compiled
-def _overlaps(begin, item, value, one, other, out):  # type: ignore[no-untyped-def]
+def _overlaps(begin, item, value, one, other, spread, out):  # type: ignore[no-untyped-def]
+    """Write the overlaps of pairs; a row is spread over all images, [N] zeros, while it is one's.
+
+    What only one of two rows has adds 0.
+    """
+    held = -1
     for t in range(len(one)):
-        out[t] = overlap_of(begin, item, value, one[t], other[t])
+        i, j, total = one[t], other[t], 0.0
+        if i != held:
+            if held >= 0:
+                for e in range(begin[held], begin[held + 1]):
+                    spread[item[e]] = 0.0
+            for e in range(begin[i], begin[i + 1]):
+                spread[item[e]] = value[e]
+            held = i
+        for e in range(begin[j], begin[j + 1]):
+            total += min(spread[item[e]], value[e])
+        out[t] = total

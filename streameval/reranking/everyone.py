@@ -78,3 +78,18 @@ class Everyone(Features):
             If no plan fits the limits.
         """
         return search_plan(self.shape[0], most, self.data(), limits)
+
+
+class Gallery(Everyone):
+    """The gallery against itself.
+
+    Parameters
+    ----------
+    features : Features
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._sides = features.inputs()
+        self.metric = SQUARED.get(features.metric, features.metric)
+        self.dtype = features.dtype
+        self.query = self.gallery = features.gallery

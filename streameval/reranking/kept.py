@@ -44,15 +44,14 @@ class KeptRows:
         begin = cumulated(self.begin[rows + 1] - self.begin[rows])
         item, value = np.empty(begin[-1], ITEM), np.empty(begin[-1], VALUE)
         for start, stop in pieces((0, len(rows)), MAPPED_ROWS):
-            own, mapped = slice(begin[start], begin[stop]), self.mapped()
-            moved = self.begin[rows[start:stop]] - begin[start:stop]
-            counts = np.diff(begin[start : stop + 1])
-            place = np.repeat(moved, counts) + np.arange(own.start, own.stop)
-            item[own], value[own] = mapped.item[place], mapped.value[place]
+            own, taken = slice(begin[start], begin[stop]), self.mapped().take(rows[start:stop])
+            item[own], value[own] = taken.item, taken.value
         return SparseRows(begin, item, value)
 
 
 def _mapped(path: Path, kind: np.dtype[Any]) -> AnyArray:
+    if not path.stat().st_size:  # no map is of an empty file
+        return np.empty(0, kind)
     return np.memmap(path, kind, "r").view(np.ndarray)
 
 
@@ -108,14 +107,23 @@ class Encodings:
         V of queries, then gallery items.
     greatest : [Q] float64
         The greatest distance of each query.
+    row : [Q] int64
+        The row of each query; those of gallery items follow all of these.
+    first : int
+        The row of the first gallery item.
+    changed : KeptRows, optional
+        By the row of a query, gallery items whose s(q, g) is another than that of V, with that.
     folder : TemporaryFolder
-        Where V is, as long as this is referred to.
+        Where they are, as long as this is referred to.
     """
 
     rows: KeptRows
     greatest: FloatArray
+    row: IntArray
+    first: int
+    changed: KeptRows | None = None
     folder: TemporaryFolder | None = None
 
-    def __reduce__(self) -> tuple[type[Encodings], tuple[KeptRows, FloatArray]]:
+    def __reduce__(self) -> tuple[type[Encodings], tuple[object, ...]]:
         """Leave the folder to the process that made it."""
-        return Encodings, (self.rows, self.greatest)
+        return Encodings, (self.rows, self.greatest, self.row, self.first, self.changed)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from streameval.choices import RerankWith
 from streameval.errors import OptionError, check_path, check_type, entry_point, refuse
 from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
@@ -19,7 +20,8 @@ from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
 from streameval.reranking.encoding import Parameters
-from streameval.reranking.everyone import SQUARED, Everyone, squared
+from streameval.reranking.everyone import SQUARED, Everyone, Gallery, squared
+from streameval.reranking.gallery import QUERIES, encode_gallery, encode_queries, queries_plan
 from streameval.reranking.kept import MAPPED_BYTES, MAPPED_ROWS, Encodings
 from streameval.reranking.stages import encode, encoding_plan, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
@@ -57,6 +59,9 @@ class Reranked(TiledSource):
         λ, in [0, 1].
     power : {2, 4}
         Power of the Euclidean distance. Tools that square squared distances once more have 4.
+    with_ : {"all", "gallery"}
+        Which images are neighbours: all queries and gallery items; or the gallery and the query
+        itself, so that its result does not depend on other queries.
     folder : str or Path, optional
         Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
         one of the same features and k1, with other options and k2 up to k1 + 1, finds them there.
@@ -80,6 +85,7 @@ class Reranked(TiledSource):
         lambda_: float = 0.3,
         *,
         power: Literal[2, 4] = 2,
+        with_: RerankWith = "all",
         folder: str | Path | None = None,
     ) -> None:
         check_type("features", features, FeatureSource, "Features(query, gallery) is needed")
@@ -94,11 +100,14 @@ class Reranked(TiledSource):
             not (is_number(lambda_) and 0 <= lambda_ <= 1)
             and f"lambda is {lambda_!r}; a number from 0 to 1 is needed",
             power not in (2, 4) and f"power is {power!r}; expected 2 or 4",
+            with_ not in get_args(RerankWith)
+            and f"with_ is {with_!r}; expected {' or '.join(get_args(RerankWith))}",
         )
         if folder is not None:
             check_path(folder, "folder")
         self.features = features
         self.folder = None if folder is None else Path(folder).absolute()
+        self.with_ = with_
         self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
 
     def __repr__(self) -> str:
@@ -119,6 +128,8 @@ class Reranked(TiledSource):
         step = {"name": "k-reciprocal", "k1": given.k1, "k2": given.k2, "lambda": given.lambda_}
         if given.power != 2:
             step["power"] = given.power
+        if self.with_ != "all":
+            step["with"] = self.with_
         return {**options, STEPS: [*options.get(STEPS, ()), step]}
 
     def sides(self) -> tuple[str, str]:
@@ -139,8 +150,9 @@ class Reranked(TiledSource):
 
     def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
-        averaging = ["averaging"] if self.parameters.k2 > 1 else []
-        own = ["neighbors", "encoding", *averaging]
+        alone = self.with_ == "gallery"
+        averaging = ["averaging"] if alone or self.parameters.k2 > 1 else []
+        own = ["neighbors", "encoding", *averaging, *([QUERIES] if alone else [])]
         return [*self.features.making, *own, *super().passes(planned)]
 
     def check(self, request: Request) -> Reranked:
@@ -159,11 +171,16 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        everyone = Everyone(self.features.outline())
-        search = everyone.neighbor_plan(self._most, alone)
-        encoding = encoding_plan(everyone, self.parameters, alone)
+        everyone, given = self._ranked(self.features.outline()), self.parameters
+        stages = [everyone.neighbor_plan(self._most, alone), encoding_plan(everyone, given, alone)]
+        if self.with_ == "gallery":
+            stages.append(queries_plan(everyone, given, alone))
         counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
-        return with_stages(counting, [*self.features.stages(alone), search, encoding])
+        return with_stages(counting, [*self.features.stages(alone), *stages])
+
+    def _ranked(self, features: Features) -> Everyone:
+        """Return the images that are ranked among themselves."""
+        return Gallery(features) if self.with_ == "gallery" else Everyone(features)
 
     @property
     def _most(self) -> int:
@@ -174,8 +191,9 @@ class Reranked(TiledSource):
         """Return what is held of encodings while pairs are counted, by what holds them."""
         threads = limits.threads if limits.workers is None else limits.workers.threads
         images = sum(self.shape)
-        entries = 24 * ENTRIES + 16 * images  # mapped and by image; and a row spread over all
-        return {"encodings": 8 * images + threads * max(entries, MAPPED_BYTES + 16 * images)}
+        looked_up = 24 * ENTRIES  # mapped, and by image
+        each = max(looked_up, MAPPED_BYTES) + 20 * images  # an index, columns; a row over all
+        return {"encodings": 8 * images + threads * each}
 
     def begin(self, prepared: Prepared, session: Session) -> None:
         """Do nothing: `ready` has told the progress."""
@@ -185,20 +203,27 @@ class Reranked(TiledSource):
         limits = replace(limits, cut=None, tile=None)
         session.guards[self.features] = session.guard(self)  # what they read is the same
         features = self.features.ready(session, limits)
-        images, (queries, items) = sum(self.shape), self.shape
-        session.progress.begin(images * (images + 2) + queries * items, 0)
-        everyone, kept = Everyone(features), self.folder or session.record.file("reranking")
+        queries, items = self.shape
+        everyone, kept = self._ranked(features), self.folder or session.record.file("reranking")
+        if kept is not None and self.with_ == "gallery":
+            kept = kept / self.with_
+        images = everyone.shape[0]
+        alone = queries if self.with_ == "gallery" else 0
+        session.progress.begin(images * (images + 2) + alone + queries * items, 0)
         ranking = rank_all(everyone, self.parameters.neighbors, limits, session, kept)
         scratch = session.scratch
         if self.folder is not None:  # which the workers of a cluster see
             self.folder.mkdir(parents=True, exist_ok=True)
             scratch = self.folder / "encodings"
-        folder = TemporaryFolder(scratch)
-        rows = encode(everyone, ranking, self.parameters, session, folder)
-        made = copy(self)
+        folder, made = TemporaryFolder(scratch), copy(self)
         made.features, made._base = features, squared(features)
-        greatest = ranking.greatest[: self.shape[0]].copy()
-        made.encodings = Encodings(rows, greatest, folder)
+        if self.with_ == "gallery":
+            gallery = encode_gallery(everyone, ranking, self.parameters, session, folder)
+            made.encodings = encode_queries(made._base, gallery, session, folder)
+        else:
+            rows = encode(everyone, ranking, self.parameters, session, folder)
+            greatest = ranking.greatest[:queries].copy()
+            made.encodings = Encodings(rows, greatest, np.arange(queries), queries, folder=folder)
         session.guards[made] = session.guard(features)
         return made
 

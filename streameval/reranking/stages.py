@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
-from streameval.planning.problem import PairSizes, Problem
+from streameval.planning.problem import Holders, PairSizes, Problem
 from streameval.planning.stages import stage_plan
 from streameval.reranking.copies import Search, find_copies
 from streameval.reranking.encoding import (
@@ -34,6 +34,7 @@ from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, PLACES, Manifest, Record, Stage
 from streameval.run.session import Session
+from streameval.sources.features import Features
 from streameval.typing import FloatArray, Int32Array, IntArray, Span
 
 NEIGHBORS = "neighbors"  # the stage, and the folder of its record
@@ -172,46 +173,51 @@ def encode(
     folder : TemporaryFolder
     """
     first = partial(_encode, ranking, parameters)
-    step = _block_rows(parameters)
-    single = _written("encoding", first, everyone, session, folder.path / "single", step)
+    step = block_rows(parameters)
+    single = written("encoding", first, everyone, session, folder.path / "single", step)
     count = min(parameters.k2, ranking.item.shape[0])
     if count < 2:
         return single
     of = np.sort(ranking.item[:, :count], axis=1)
     mean = partial(_mean, single, of)
-    return _written("averaging", mean, everyone, session, folder.path / "mean", step)
+    return written("averaging", mean, everyone, session, folder.path / "mean", step)
 
 
-def _block_rows(parameters: Parameters) -> int:
+def block_rows(parameters: Parameters) -> int:
     """Return how many images are encoded at a time."""
     return max(min(BLOCK_ROWS, BLOCK_ENTRIES // (parameters.k2 * parameters.most_entries)), 1)
 
 
-def encoding_plan(everyone: Everyone, parameters: Parameters, limits: Limits) -> Plan:
-    """Return the plan of encoding and averaging.
+def ranked_plan(everyone: Everyone, parameters: Parameters, limits: Limits, own: Holders) -> Plan:
+    """Return the plan of a stage that holds the ranking of all, and parts of its own.
 
     Raises
     ------
     BudgetError
-        If they do not fit the limits.
+        If it does not fit the limits.
     """
-    size, width = everyone.shape[0], everyone.width
-    rows = min(_block_rows(parameters), size)
-    entries = rows * parameters.most_entries
-    encoding = 64 * entries + 16 * rows * width + 2 * TAKEN_BYTES
-    averaging = 24 * parameters.k2 * entries + MAPPED_BYTES
-    waiting = 12 * parameters.k2 * entries  # for blocks before it
+    size = everyone.shape[0]
     parts = {
         "ranking": size * (12 * (parameters.neighbors + 1) + 8),
         "encodings": size * (16 + 4 * parameters.k2),
         "rows that were read": size * READ_BYTES,
-        "images in the making": limits.threads * (max(encoding, averaging) + waiting),
     }
     problem = Problem(size, size, PairSizes(0, 0), everyone.data())
-    return stage_plan(problem, parts, limits, of="encodings of ")
+    return stage_plan(problem, parts | own, limits, of="encodings of ")
 
 
-def _written(
+def encoding_plan(everyone: Everyone, parameters: Parameters, limits: Limits) -> Plan:
+    """Return the plan of encoding and averaging: see `ranked_plan`."""
+    rows, width = min(block_rows(parameters), everyone.shape[0]), everyone.width
+    entries = rows * parameters.most_entries
+    encoding = 64 * entries + 16 * rows * width + 2 * TAKEN_BYTES
+    averaging = 24 * parameters.k2 * entries + MAPPED_BYTES
+    waiting = 12 * parameters.k2 * entries  # for blocks before it
+    making = limits.threads * (max(encoding, averaging) + waiting)
+    return ranked_plan(everyone, parameters, limits, {"images in the making": making})
+
+
+def written(
     name: str,
     compute: Callable[[Job, Block, Watch], SparseRows],
     everyone: Everyone,
@@ -222,31 +228,58 @@ def _written(
     """Write what is computed of blocks of so many images, in their order."""
     size = everyone.shape[0]
     blocks = [Block(rows) for rows in pieces((0, size), step)]
+
+    def together(job: Job, block: Block, watch: Watch) -> tuple[SparseRows]:
+        return (compute(job, block, watch),)
+
+    return write_blocks(Pass(name, together), everyone, session, blocks, [folder])[0]
+
+
+def write_blocks(
+    work: Pass[Block, tuple[SparseRows, ...]],
+    features: Features,
+    session: Session,
+    blocks: Sequence[Block],
+    folders: Sequence[Path],
+) -> list[KeptRows]:
+    """Write what is computed of blocks, in their order: sparse rows to each of some folders."""
     here = replace(session, executor=ThreadExecutor(session.threads), connection=None)
     plan = Plan("features", (), 0, (0, 0), session.threads, session.memory, {}, 0, 0)
-    waiting: dict[int, SparseRows] = {}
+    waiting: dict[int, tuple[SparseRows, ...]] = {}
     following = 0
-    with (
-        refused("encodings can't be kept on disk", "make room, or set TMPDIR to where there is"),
-        RowWriter(folder, size) as writer,
-    ):
-        for (index,), rows in here.run(Pass(name, compute), Job(everyone, plan), blocks):
-            waiting[index] = rows
+    with encodings_kept(), ExitStack() as stack:
+        writers = [stack.enter_context(RowWriter(one, blocks[-1].rows[1])) for one in folders]
+        for (index,), computed in here.run(work, Job(features, plan), blocks):
+            waiting[index] = computed
             while following in waiting:
-                writer.add(waiting.pop(following))
+                for writer, rows in zip(writers, waiting.pop(following), strict=True):
+                    writer.add(rows)
                 following += 1
-        return writer.kept()
+        return [writer.kept() for writer in writers]
+
+
+def encodings_kept() -> AbstractContextManager[None]:
+    """Return a context that raises OutputError where encodings can't be written."""
+    return refused("encodings can't be kept on disk", "make room, or set TMPDIR to where there is")
 
 
 def _encode(
     ranking: Ranking, parameters: Parameters, job: Job, block: Block, watch: Watch
 ) -> SparseRows:
     """Return V of some images, before the mean."""
-    rows = members(ranking, block.rows, parameters)
+    rows = find_distances(ranking, parameters, job, block, watch)
+    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
+    return rows
+
+
+def find_distances(
+    ranking: Ranking, parameters: Parameters, job: Job, block: Block, watch: Watch
+) -> SparseRows:
+    """Return the canonical distances of some images from their R*."""
+    rows = members(ranking, np.arange(*block.rows), parameters)
     missing = np.flatnonzero(np.isnan(rows.value))
     if missing.size:
         rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
-    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
     watch.advance(block.pairs)
     return rows
 
@@ -272,4 +305,5 @@ def _mean(single: KeptRows, of: Int32Array, job: Job, block: Block, watch: Watch
     """Return the means of V over the first k2 of the ranking of some images."""
     watch.advance(block.pairs)
     taken, place = np.unique(of[slice(*block.rows)], return_inverse=True)
-    return mean_rows(single.take(taken.astype(np.int64)), place.reshape(-1, of.shape[1]))
+    rows = single.take(taken.astype(np.int64))
+    return mean_rows(rows, place.reshape(-1, of.shape[1]).astype(np.int32))

@@ -23,6 +23,7 @@ from streameval.reranking.kept import Encodings
 from streameval.typing import FloatArray, Indices, Int32Array, IntArray, Span
 
 ROUNDED = 2.0**-48  # relative error of a level, and of what is computed in float64
+NO_ITEMS, NO_VALUES = np.empty(0, np.int32), np.empty(0)
 ENTRIES = 1 << 20  # of encodings of gallery items that are looked up at a time
 
 
@@ -63,6 +64,7 @@ class Reranker:
         self._of: Columns | None = None  # the columns that were looked up last
         self._columns: Columns | None = None
         self._kept: list[Index] = []
+        self._place = NO_ITEMS  # the column of each gallery item, where some are changed
 
     def reranked(self, tile: Tile) -> Tile:
         """Return the tile of re-ranked distances; the values of the given one are overwritten."""
@@ -76,9 +78,9 @@ class Reranker:
             low, most = (tile.row_levels(one).tied for one in (low, greatest))
             top = most - low
             error = band + 2 * ROUNDED * (np.abs(low) + np.abs(most))
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 band = np.where(greatest > 0, error / top, 0.0)
-            band *= 1.0 if self._power == 2 else 2.0 + band  # of |r² − r'²|, as r is 1 at most
+                band *= 1.0 if self._power == 2 else 2.0 + band  # of |r² − r'²|, as r is 1 at most
             band = (
                 np.where(top > 0, self._mix * band, np.where(greatest > 0, np.inf, 0.0)) + ROUNDED
             )
@@ -86,10 +88,12 @@ class Reranker:
         if exact:
             values = np.empty(values.shape)
         columns = self._look_up(tile.columns, values.dtype)
-        known, rows = self._encodings.rows.mapped(), self._first + tile.query
+        known, rows = self._encodings.rows.mapped(), self._encodings.row[self._first + tile.query]
+        changed = self._changed()
         for index in self._indices(tile.columns):
             part = tile.values, tile.columns.weight, tile.columns.offset, tile.offset_row
-            _fill(part, (low, top, self._power, self._mix), rows, known, index, values)
+            line = low, top, self._power, self._mix
+            _fill(part, line, rows, known, index, (changed, self._place), values)
         if exact:
             return Tile(values, tile.query, tile.offset_row, columns, tile.last)
         return RerankedTile(
@@ -106,11 +110,20 @@ class Reranker:
         distance : [p] float64
             Canonical distances D.
         """
-        rows, own, out = self._encodings.rows.mapped(), self._first + query, np.empty(len(query))
-        shared = overlap(rows, own, len(self._encodings.greatest) + item)
+        known, own, out = self._encodings.rows.mapped(), self._first + query, np.empty(len(query))
+        row = self._encodings.row[own]
+        shared = overlap(known, row, self._encodings.first + item)
+        if self._encodings.changed is not None:
+            _set_changed(self._changed(), row, item, shared)
         greatest = self._encodings.greatest[own]
         _mix_all(shared, distance, greatest, self._power, self._mix, out)
         return out
+
+    def _changed(self) -> SparseRows:
+        """Return s of gallery items that a query changes, by its row; of none, empty rows."""
+        if self._encodings.changed is not None:
+            return self._encodings.changed.mapped()
+        return SparseRows(np.zeros(self._encodings.first + 1, np.int64), NO_ITEMS, NO_VALUES)
 
     def _look_up(self, columns: Columns, kind: np.dtype[Any]) -> Columns:
         """Return columns without weights, and offsets that rule out what those given do."""
@@ -118,6 +131,10 @@ class Reranker:
             offset = np.where(np.isinf(columns.offset), np.inf, 0.0).astype(kind)
             self._columns = Columns(columns.item, None, offset)
             self._of, self._kept = columns, []
+            if self._encodings.changed is not None:
+                items = len(self._encodings.rows.begin) - 1 - self._encodings.first
+                self._place = np.full(items, -1, np.int32)
+                self._place[columns.item] = np.arange(len(columns.item))
         return self._columns
 
     def _indices(self, columns: Columns) -> Iterator[Index]:
@@ -125,8 +142,7 @@ class Reranker:
         if self._kept:
             yield from self._kept
             return
-        images = len(self._encodings.greatest) + columns.item
-        begin = self._encodings.rows.begin
+        images, begin = self._encodings.first + columns.item, self._encodings.rows.begin
         ends = np.cumsum(begin[images + 1] - begin[images])
         left, count = 0, len(images)
         while left < count:
@@ -216,7 +232,18 @@ def _mix_all(overlap, distance, greatest, power, mix, out):  # type: ignore[no-u
 
 
 @compiled
-def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
+def _set_changed(changed, row, item, shared):  # type: ignore[no-untyped-def]
+    """Write s of pairs whose item the query changes, by its row."""
+    begin, items, values = changed
+    for t in range(len(row)):
+        start, stop = begin[row[t]], begin[row[t] + 1]
+        at = start + np.searchsorted(items[start:stop], item[t])
+        if at < stop and items[at] == item[t]:
+            shared[t] = values[at]
+
+
+@compiled
+def _fill(part, line, rows, known, index, exceptions, out):  # type: ignore[no-untyped-def]
     """Write d* of the columns of an index, from the values of a tile.
 
     Parameters
@@ -228,12 +255,15 @@ def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
     rows : [m] int64
         The row of V of each query.
     known, index : SparseRows, Index
+    exceptions : SparseRows, [G] int32
+        s of items that a query changes, by its row; and the column of each item, or -1.
     out : [m, n], written
         May be the values.
     """
     (values, weight, offset, offset_row), (low, top, power, mix) = part, line
     begin, item, value = known
     (left, right), starts, column, shares = index
+    (first, others, instead), place = exceptions
     shared, infinite = np.empty(right - left), values.dtype.type(np.inf)
     for r in range(len(rows)):
         shared[:] = 0.0
@@ -241,6 +271,9 @@ def _fill(part, line, rows, known, index, out):  # type: ignore[no-untyped-def]
             own, image = value[t], item[t]
             for e in range(starts[image], starts[image + 1]):
                 shared[column[e]] += min(own, shares[e])
+        for t in range(first[rows[r]], first[rows[r] + 1]):
+            if left <= place[others[t]] < right:
+                shared[place[others[t]] - left] = instead[t]
         bottom, reach, row, add = low[r], top[r], values[r], offset[offset_row[r]]
         for k in range(left, right):
             given = product(row, weight, k) + add[k]
