@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_reranking import oracle_reranked
 from profiles import examples
-from support.reranking import alone_module, copies_module, everyone_module, exponentials
+from support.reranking import alone_module, copies_module, exponentials, search_module
 
 import streameval as se
 
@@ -95,7 +95,7 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
     source = se.Reranked(se.Features(query, gallery, metric), **given)
     assert np.array_equal(all_distances(source), expected)
     with pytest.MonkeyPatch.context() as patch:  # in small blocks, the other way with copies
-        patch.setattr(everyone_module, "LEAST_BLOCK", block)
+        patch.setattr(search_module, "LEAST_BLOCK", block)
         patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
         assert np.array_equal(all_distances(source), expected)
     sides = labels(rng, queries, items)
@@ -157,7 +157,7 @@ def test_exponential_is_within_one_unit_in_the_last_place() -> None:
 
 
 def test_blocks_of_which_no_image_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(everyone_module, "LEAST_BLOCK", 32)
+    monkeypatch.setattr(search_module, "LEAST_BLOCK", 32)
     rng = np.random.default_rng(3)
     rows = images(rng, "random", 400, 9)
     rows[100:] = rows[7]

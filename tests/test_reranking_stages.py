@@ -157,7 +157,9 @@ def test_workers_of_a_cluster_give_the_same(folder: Path) -> None:
 def test_a_budget_that_is_too_small_is_refused_before_any_work(folder: Path) -> None:
     progress = Stopped()
     with pytest.raises(se.BudgetError, match="is too small for"):
-        se.evaluate(reranked(folder), **labels(folder), memory="210MB", progress=progress)
+        se.evaluate(
+            reranked(folder), **labels(folder), memory="210MB", threads=32, progress=progress
+        )
     assert progress.passes == []
 
 

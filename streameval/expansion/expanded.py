@@ -16,6 +16,7 @@ from streameval.expansion.sums import RowSums, powers
 from streameval.expansion.written import MadeArray, block_bytes, write_rows, writing_plan
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Plan, pieces
+from streameval.reranking.stages import READ_BYTES
 from streameval.run.session import Session
 from streameval.sources.feature_source import FeatureSource
 from streameval.sources.features import Features
@@ -119,7 +120,7 @@ class Expanded(DerivedFeatures):
         if not most:
             return before
         rows = search.shape[0]
-        held = {"neighbors": rows * (24 * (most + 1) + 16)}
+        held = {"neighbors": rows * (12 * (most + 1) + 8), "rows that were read": rows * READ_BYTES}
         gallery = AmongOthers(features).data()
         writing = writing_plan(self.shape, held, gallery, rows * (most + 1), limits)
         return [*before, search.neighbor_plan(most, limits), writing]

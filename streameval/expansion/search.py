@@ -17,14 +17,8 @@ from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.reranking.everyone import SQUARED, Everyone, Gallery
-from streameval.reranking.nearest import (
-    Looker,
-    NearestItems,
-    Reach,
-    check_found,
-    merge_nearest,
-    unpacked,
-)
+from streameval.reranking.lists import check_found, merge_nearest, unpacked
+from streameval.reranking.nearest import Looker, NearestItems, Reach
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -111,11 +105,11 @@ class InGallery(Everyone):
 
 
 def _nearest(most: int, job: Job, task: Task, watch: Watch) -> FloatArray:
-    """Return the nearest items of a task's queries in its shard: `NearestItems.packed`."""
+    """Return the nearest items of a task's queries in its shard, packed."""
     size = job.only.pairs.queries
     reach = job.cache.once("reach", (most, size), partial(Reach.unknown, size))
     by_query = NearestItems(most, reach.of(task.queries), task.queries[0])
     looker = Looker(by_query, NearestItems(most, Reach.unknown(0), 0))
     for _, tile in masked_tiles(job, task, watch):
         looker.look(tile)
-    return by_query.packed()
+    return by_query.packed

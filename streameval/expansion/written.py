@@ -13,8 +13,9 @@ import numpy as np
 
 from streameval.arrays.npy import Header, NpyArray
 from streameval.output import TemporaryFolder, refused
-from streameval.planning.plan import LIBRARIES, Limits, Plan, Process, refusal
+from streameval.planning.plan import Limits, Plan
 from streameval.planning.problem import Data, Holders, PairSizes, Problem
+from streameval.planning.stages import stage_plan
 from streameval.run.executor import Pass, ThreadExecutor
 from streameval.run.job import Job
 from streameval.run.progress import Watch
@@ -161,11 +162,8 @@ def writing_plan(shape: Span, held: Holders, taken: Data, rows: int, limits: Lim
     row = taken.width * max(taken.stored_itemsize + taken.itemsize, 8)
     chunk = taken.chunks[0] * row + taken.scratch(taken.chunks[0], taken.width)
     blocks = limits.threads * (2 * max(block_bytes(limits), 2 * row) + chunk)
-    parts = {LIBRARIES: limits.libraries, **held, "rows in the making": blocks}
-    if sum(parts.values()) > limits.memory:
-        problem = Problem(*shape, PairSizes(0, 0), taken)
-        process = Process(limits.memory, limits.threads, 0, {})
-        remedy = "raise --memory or lower --threads"
-        raise refusal(problem, process, parts, remedy, of="new features of ")
-    read = rows * taken.width * taken.stored_itemsize
-    return Plan("features", (), 0, (0, 0), limits.threads, limits.memory, parts, read, 0)
+    problem = Problem(*shape, PairSizes(0, 0), taken)
+    plan = stage_plan(
+        problem, {**held, "rows in the making": blocks}, limits, of="new features of "
+    )
+    return replace(plan, bytes_read=rows * taken.width * taken.stored_itemsize)

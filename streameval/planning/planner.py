@@ -17,15 +17,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from streameval.errors import InputError
 from streameval.kernels.counting import COLUMNS, MOST_ITEMS
 from streameval.kernels.marks import MARKED
-from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes, slice_bytes
-from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
+from streameval.kernels.multiplier import best_rows
+from streameval.kernels.tiles import DOUBTS
+from streameval.planning.operands import Sizes, gallery_row_bytes, halved, operand_parts
 from streameval.planning.plan import (
     FAN_IN,
     SHARDS_PER_THREAD,
@@ -106,17 +106,7 @@ def _client_round(problem: Problem, limits: Limits) -> int:
     return queries
 
 
-class _Cut(NamedTuple):
-    """What is held at a time: queries of a task, rows of the gallery, a tile's shape; a round."""
-
-    queries: int
-    block: int
-    rows: int
-    items: int
-    round: int
-
-
-def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holders:
+def _parts(problem: Problem, process: Process, own: Holders, cut: Sizes) -> Holders:
     """Return the bytes that a process holds, by what holds them: its own parts, and all others."""
     queries, items = cut.queries, cut.items
     doubts = DOUBT_BYTES if problem.data.width else 0
@@ -134,29 +124,13 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holde
     return held | problem.round_bytes(cut.round)
 
 
-def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
-    data, threads, classes = problem.data, process.threads, problem.pairs.classes[0]
-    operands = threads + 1 if _takes_all(problem) else 2  # blocks of queries held at a time
-    # A column, where a model has collapsed.
-    fine = 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
-    value = 8 if data.exact else 4  # of what is held beside the features, and in a tile
-    queries = cut.queries * data.width * (data.itemsize + value)
-    block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
-    tile = cut.items * (value * (cut.rows + classes) + fine)
-    tile += cut.rows * cut.items * (value + PLACE_BYTES) * bool(problem.shared.asking)  # one's part
-    own = {
-        "queries": operands * (queries + query_bytes(cut.queries, data.width)),
-        "gallery blocks": threads * block,
-        "tiles": threads
-        * (tile + item_bytes(cut.items, data.width) + slice_bytes(cut.rows, cut.items, data.width)),
-    }
+def _feature_parts(problem: Problem, process: Process, cut: Sizes) -> Holders:
+    operands = process.threads + 1 if _takes_all(problem) else 2  # blocks of queries at a time
+    own = operand_parts(problem.data, process.threads, operands, cut, problem.pairs.classes[0])
+    if problem.shared.asking:  # one's part of a tile
+        value = 8 if problem.data.exact else 4
+        own["tiles"] += process.threads * cut.rows * cut.items * (value + PLACE_BYTES)
     return _parts(problem, process, own, cut)
-
-
-def _row_bytes(problem: Problem) -> int:
-    """Return the bytes of a gallery row: as stored, as worked on, as multiplied."""
-    data = problem.data
-    return data.width * (data.stored_itemsize + data.itemsize + (8 if data.exact else 4)) + 64
 
 
 def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
@@ -164,7 +138,7 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
     kept, cut = limits.cut, None
     if kept is not None and kept.layout == "features":
         in_round = kept.round or problem.queries
-        cut, tasks = _Cut(kept.queries, kept.block, *kept.tile, in_round), kept.tasks
+        cut, tasks = Sizes(kept.queries, kept.block, *kept.tile, in_round), kept.tasks
     if cut is None or sum(_feature_parts(problem, process, cut).values()) > process.memory:
         cut = _fitting(problem, process, limits)
         tasks = _feature_tasks(problem, process, cut)
@@ -199,7 +173,7 @@ def _takes_all(problem: Problem) -> bool:
     return problem.identities is not None or (problem.shared.asking > 0 and small)
 
 
-def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task, ...]:
+def _feature_tasks(problem: Problem, process: Process, cut: Sizes) -> tuple[Task, ...]:
     """Return blocks of queries against shards of the gallery."""
     shards = [(0, problem.gallery)]
     if not _takes_all(problem):
@@ -220,20 +194,20 @@ def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
     return queries
 
 
-def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
+def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:
     """Return the largest blocks and tiles that fit the memory of a process."""
     tile = limits.tile or (best_rows(), TILE_ITEMS)
     chunk, shares = max(problem.data.chunks[0], 1), process.threads * max(process.workers, 1)
     items = min(tile[1], max(problem.gallery, 1))
     # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
-    block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
+    block = -(-max(TARGET_BLOCK_BYTES // gallery_row_bytes(problem.data), items) // chunk) * chunk
     block = max(min(block, -(-problem.gallery // shares)), 1)
     queries = in_round = _first_round(problem, process, limits)
     draws = _takes_all(problem)
     if draws:
         queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
     rows = min(tile[0], max(problem.queries, 1))
-    cut = _Cut(queries, block, rows, min(items, block), in_round)
+    cut = Sizes(queries, block, rows, min(items, block), in_round)
     least = (
         ("block", max(chunk, 2 * SMALL_BLOCK if draws else SMALL_BLOCK)),
         ("queries", SHOT_QUERIES if draws else 256),  # more passes over the gallery
@@ -244,14 +218,10 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
         ("round", problem.least_round),
     )
     while sum((parts := _feature_parts(problem, process, cut)).values()) > process.memory:
-        name = next((name for name, size in least if getattr(cut, name) > size), None)
-        if name is None:
+        smaller = halved(cut, least, chunk)
+        if smaller is None:
             raise refusal(problem, process, parts, "raise --memory or lower --threads")
-        half = -(-getattr(cut, name) // 2)
-        if name == "block" and cut.block > chunk:
-            half = max(half // chunk, 1) * chunk
-        cut = cut._replace(**{name: half})
-        cut = cut._replace(items=min(cut.items, cut.block), queries=min(cut.queries, cut.round))
+        cut = smaller
     return cut
 
 
@@ -279,7 +249,7 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
     return shards or [(0, 0)]
 
 
-def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
+def _matrix_parts(problem: Problem, process: Process, cut: Sizes) -> Holders:
     data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
     copies = 1 + bool(problem.shared.asking)  # the part that one of several counts
     cells = rows * items * (copies * data.itemsize + data.converted * data.stored_itemsize)
@@ -327,12 +297,12 @@ def _plan_matrix(problem: Problem, process: Process, limits: Limits) -> Plan:
     )
 
 
-def _rectangle(rows: int, items: int, in_round: int) -> _Cut:
+def _rectangle(rows: int, items: int, in_round: int) -> Sizes:
     """Return what is held of a stored matrix at a time."""
-    return _Cut(rows, items, rows, items, in_round)
+    return Sizes(rows, items, rows, items, in_round)
 
 
-def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple[Layout, _Cut]:
+def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple[Layout, Sizes]:
     """Return strips of whole rows, or rectangles."""
     in_round = _first_round(problem, process, limits)
     data, gallery = problem.data, max(problem.gallery, 1)

@@ -14,13 +14,14 @@ import numpy as np
 from streameval.planning.plan import pieces
 from streameval.protocols.views import View
 from streameval.reranking.encoding import Ranking
-from streameval.reranking.nearest import check_found, unpacked
+from streameval.reranking.lists import NOTHING, check_found, unpacked
 from streameval.sources.features import Features
-from streameval.typing import BoolArray, FloatArray, IntArray, Span
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 FEW = 1 / 16  # of all images: where no more are copies, these are searched as others are
 BLOCK_BYTES = 4 << 20  # of rows, read at a time
 DIGEST_BYTES = 16
+SPREAD_ROWS = 4096  # of the images, at a time
 
 
 class Copies(NamedTuple):
@@ -64,37 +65,53 @@ class Search(NamedTuple):
     alone: BoolArray
     most: int
 
-    def rows(self, queries: Span) -> IntArray:
-        """Return the images of a range that are searched."""
-        if self.view.queries is None:
-            return np.arange(*queries)
-        return self.view.queries[slice(*self.view.spans(queries, (0, 0))[0])]
+    @property
+    def searched(self) -> int:
+        """How many images are searched."""
+        return len(self.alone) if self.view.queries is None else len(self.view.queries)
+
+    def number(self, images: Span) -> Span:
+        """Return which of the images that are searched are those of a range."""
+        return self.view.spans(images, (0, 0))[0]
 
     def spread(self, found: FloatArray, copies: Copies, most: int) -> Ranking:
         """Return the K nearest images of each, of what is found of those that are searched.
 
         Parameters
         ----------
-        found : [N, 2 most + 1] float64
-            As `nearest.NearestItems.packed`.
+        found : [searched, W] float64
+            See `lists.room_for`.
         copies : Copies
         most : int
             K.
         """
-        images, items = np.arange(len(found)), self.view.items
-        distance, item, greatest = unpacked(found)
-        if items is not None:
-            distance, item, greatest = (one[copies.first] for one in (distance, item, greatest))
-            item = items[item.astype(np.int64)].astype(np.float64)
+        size = len(copies.first)
+        item, distance = np.empty((size, most + 1), np.int32), np.zeros((size, most + 1))
+        greatest = np.empty(size)
+        for rows in pieces((0, size), SPREAD_ROWS):
+            part = slice(*rows)
+            item[part, 0] = np.arange(*rows)
+            item[part, 1:], distance[part, 1:], greatest[part] = self._spread(
+                found, copies, rows, most
+            )
+        return Ranking(item, distance, greatest)
+
+    def _spread(
+        self, found: FloatArray, copies: Copies, rows: Span, most: int
+    ) -> tuple[AnyArray, FloatArray, FloatArray]:
+        """Return items [m, K], distances [m, K] and greatest distances [m] of some images."""
+        images, items = np.arange(*rows), self.view.items
+        if items is None:
+            distance, item, greatest = unpacked(found[slice(*rows)])
+        else:
+            own = np.searchsorted(items, copies.first[images])
+            distance, place, greatest = unpacked(found[own])
+            item = np.where(place == NOTHING, NOTHING, items[place])
             left_out = item == images[:, None]
             left_out[~left_out.any(axis=1), -1] = True
             distance, item = (one[~left_out].reshape(-1, most) for one in (distance, item))
         check_found(item)
-        return Ranking(
-            np.column_stack([images, item]).astype(np.int32),
-            np.column_stack([np.zeros(len(images)), distance]),
-            np.maximum(greatest, 0.0),
-        )
+        return item, distance, np.maximum(greatest, 0.0)
 
 
 def find_copies(features: Features) -> Copies:

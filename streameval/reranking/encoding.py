@@ -51,6 +51,11 @@ class Parameters:
         return int(np.around(self.k1 / 2))
 
     @property
+    def most_entries(self) -> int:
+        """The most entries of an image's V, before the mean."""
+        return (self.k1 + 1) * (self.half + 2)
+
+    @property
     def neighbors(self) -> int:
         """Nearest images that are needed of each, beside itself."""
         return max(self.k1, self.k2 - 1)
@@ -95,11 +100,6 @@ class SparseRows(NamedTuple):
         """The row of each entry, [E] int64."""
         return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
-    def take(self, which: IntArray) -> SparseRows:
-        """Return copies of some rows."""
-        begin, entry = ragged(self.begin, which)
-        return SparseRows(begin, self.item[entry], self.value[entry])
-
 
 def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
     """Return where each of some rows begins once they are put together, and the entries of all.
@@ -117,7 +117,7 @@ def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
 
 def members(ranking: Ranking, images: IntArray, parameters: Parameters) -> SparseRows:
     """Return R* of some images, with the distances that the ranking holds; NaN elsewhere."""
-    room = len(images) * (parameters.k1 + 1) * (parameters.half + 2)
+    room = len(images) * parameters.most_entries
     item, value = np.empty(room, np.int32), np.empty(room)
     begin = np.zeros(len(images) + 1, np.int64)
     _members(ranking, images, parameters.k1 + 1, parameters.half + 1, begin, item, value)
@@ -137,13 +137,13 @@ def weigh(rows: SparseRows, greatest: FloatArray, power: int) -> None:
     _weigh(rows.begin, rows.value, greatest, power)
 
 
-def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
+def mean_rows(rows: SparseRows, of: IntArray) -> SparseRows:
     """Return means of rows.
 
     Parameters
     ----------
     rows : SparseRows
-    of : [n, k2] int32
+    of : [n, k2] int64
         The rows that each is the mean of, ascending.
     """
     count = np.diff(rows.begin)[of]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 
 from streameval.arrays.composed import JoinedArray
-from streameval.planning.plan import Limits, Plan, Task, pieces
-from streameval.planning.planner import TASK_FLOPS, TILE_ITEMS, make_plan
-from streameval.planning.problem import PairSizes, Problem
+from streameval.planning.plan import Limits, Plan
+from streameval.planning.search import search_plan
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.views import View
@@ -20,8 +17,6 @@ from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.typing import BoolArray
 
-LIMIT_BYTES = 96  # of a column and a neighbour, while nothing is known of the column
-BLOCKS, LEAST_BLOCK = 8, 1024  # of images: pairs of blocks are tasks
 SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
 """The metric whose distances are the squared ones of another, up to a factor of 2."""
 
@@ -82,19 +77,7 @@ class Everyone(Features):
         BudgetError
             If no plan fits the limits.
         """
-        size = self.shape[0]
-        limited = {"limits": limits.threads * LIMIT_BYTES * most * TILE_ITEMS}
-        near = 2 * (2 * most + 2)  # of queries and of items
-        pairs = PairSizes(0, size)
-        problem = Problem(size, size, pairs, self.data(), near=near, beside=limited)
-        plan = make_plan(problem, limits)
-        if limits.cut == plan.cut:
-            return plan
-        blocks = max(-(-size // plan.cut.queries), min(BLOCKS, -(-size // LEAST_BLOCK)))
-        step = min(-(-size // blocks), max(math.isqrt(TASK_FLOPS // (2 * self.width)), LEAST_BLOCK))
-        spans = pieces((0, size), step)
-        tasks = tuple(Task(q, g) for at, q in enumerate(spans) for g in spans[at:])
-        return replace(plan, tasks=tasks, flops=plan.flops * len(tasks) // len(spans) ** 2)
+        return search_plan(self.shape[0], most, self.data(), limits)
 
 
 class Gallery(Everyone):

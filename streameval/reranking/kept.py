@@ -9,10 +9,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from streameval.output import TemporaryFolder
+from streameval.planning.plan import pieces
 from streameval.reranking.encoding import SparseRows
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 ITEM, VALUE = np.dtype("<i4"), np.dtype("<f8")
+MAPPED_ROWS = 256  # that lie anywhere, in one mapping
+MAPPED_BYTES = 2 * MAPPED_ROWS << 16  # of the two files: systems map 64 KiB around what is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,18 @@ class KeptRows:
         """Return the rows, mapped."""
         names = (("items", ITEM), ("values", VALUE))
         return SparseRows(self.begin, *(_mapped(self.folder / name, kind) for name, kind in names))
+
+    def take(self, rows: IntArray) -> SparseRows:
+        """Return copies of some rows, in ascending order: a few are mapped at a time."""
+        begin = cumulated(self.begin[rows + 1] - self.begin[rows])
+        item, value = np.empty(begin[-1], ITEM), np.empty(begin[-1], VALUE)
+        for start, stop in pieces((0, len(rows)), MAPPED_ROWS):
+            own, mapped = slice(begin[start], begin[stop]), self.mapped()
+            moved = self.begin[rows[start:stop]] - begin[start:stop]
+            counts = np.diff(begin[start : stop + 1])
+            place = np.repeat(moved, counts) + np.arange(own.start, own.stop)
+            item[own], value[own] = mapped.item[place], mapped.value[place]
+        return SparseRows(begin, item, value)
 
 
 def _mapped(path: Path, kind: np.dtype[Any]) -> AnyArray:

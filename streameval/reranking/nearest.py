@@ -17,17 +17,24 @@ from streameval.compilation import compiled
 from streameval.kernels.both_ways import list_both
 from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
+from streameval.reranking.lists import NOTHING, Lists, room_for, unpacked
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import AnyArray, BoolArray, FloatArray, FloatingArray, IntArray, Span
+from streameval.typing import (
+    BoolArray,
+    FloatArray,
+    FloatingArray,
+    IntArray,
+    Span,
+)
 
-NOTHING = -1  # in place of an item, where there are fewer
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
 FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
 CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
 ROUNDED = 2.0**-49  # relative error of a level
+LOOKED = 1 << 18  # pairs that are decided together
 
 
 class Reach(NamedTuple):
@@ -69,15 +76,16 @@ class NearestItems:
     Attributes
     ----------
     lists : Lists
+    packed : [queries, W] float64
+        The same; see `room_for`.
     """
 
     def __init__(self, most: int, reach: Reach, first: int) -> None:
-        queries = len(reach.nearest)
-        self.lists = Lists(
-            np.full((queries, most), np.inf),
-            np.full((queries, most), NOTHING),
-            np.full(queries, -np.inf),
-        )
+        self.packed = room_for(len(reach.nearest), most)
+        self.packed[:, -2] = 0.0  # half of which is not used where K is odd
+        self.lists = Lists(*unpacked(self.packed))
+        distance, item, greatest = self.lists
+        distance[:], item[:], greatest[:] = np.inf, NOTHING, -np.inf
         self.most, self.reach, self.first = most, reach, first
 
     def note(self) -> None:
@@ -85,27 +93,6 @@ class NearestItems:
         distance, _, greatest = self.lists
         self.reach.nearest[:] = np.minimum(self.reach.nearest, distance[:, -1])
         self.reach.greatest[:] = np.maximum(self.reach.greatest, greatest)
-
-    def packed(self) -> FloatArray:
-        """Return distances, items and the greatest distance side by side, [queries, 2K + 1]."""
-        return np.column_stack(self.lists)
-
-
-class Lists(NamedTuple):
-    """Lists of the nearest.
-
-    Attributes
-    ----------
-    distance : [queries, K] float64
-        Ascending, ties by item; +inf where there are fewer.
-    item : [queries, K] int64
-    greatest : [queries] float64
-        −inf where there is no item.
-    """
-
-    distance: FloatArray
-    item: IntArray
-    greatest: FloatArray
 
 
 class Looker:
@@ -149,7 +136,7 @@ class Looker:
         lines, near, far = self._limits(tile, rows)
         crowd = n // 2 if tile.refinable else n
         crowded: BoolArray = np.zeros(m, np.bool_)
-        self._doubts = self._doubts.enlarged(2 * n)
+        self._doubts = self._doubts.enlarged(n, LOOKED)
         marks = np.zeros(n // 32 + 1, np.uint32)
         while row < m:
             row, filled = list_both(
@@ -200,8 +187,9 @@ class Looker:
         largest = np.abs(np.where(np.isfinite(most), most, 0.0)).max(initial=0.0)
         error = float(((rows.band + ROUNDED * np.abs(start)) / slope).max())
         error += 4 * float(np.finfo(tile.values.dtype).eps) * largest
-        least = np.partition(least[:, new], by_item.most - 1, axis=0)[by_item.most - 1]
-        nearest[item[new]] = np.minimum(nearest[item[new]], least + error)
+        least = least[:, new]
+        least.partition(by_item.most - 1, axis=0)
+        nearest[item[new]] = np.minimum(nearest[item[new]], least[by_item.most - 1] + error)
         greatest[item[new]] = np.maximum(greatest[item[new]], most[new] - error)
 
 
@@ -234,28 +222,6 @@ def _outwards(lines: FloatArray, kind: np.dtype[Any]) -> FloatingArray:
     return out
 
 
-def unpacked(packed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return distances [m, K], items [m, K] and the greatest distance [m], all float64."""
-    most = packed.shape[1] // 2
-    return packed[:, :most], packed[:, most : 2 * most], packed[:, -1]
-
-
-def check_found(item: AnyArray) -> None:
-    """Raise RuntimeError where a search has left places open that there are items for."""
-    if np.any(item == NOTHING):
-        raise RuntimeError("a search has found fewer items than there are")
-
-
-def merge_nearest(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the nearest of two parts of the gallery, as `NearestItems.packed` does.
-
-    What is in both counts once.
-    """
-    merged = np.empty_like(one)
-    _merge(*unpacked(one), *unpacked(other), *unpacked(merged))
-    return merged
-
-
 def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, FloatArray]:
     """Return the nearest of a task's queries among its items, and of its items among its queries.
 
@@ -271,7 +237,7 @@ def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, 
     looker = Looker(by_query, by_item)
     for _, tile in masked_tiles(job, task, watch):
         looker.look(tile)
-    return by_query.packed(), by_item.packed()
+    return by_query.packed, by_item.packed
 
 
 def find_nearest(most: int) -> Pass[Task, tuple[FloatArray, FloatArray]]:
@@ -383,19 +349,3 @@ def _extremes_of_columns(rows, start, slope, least, most):  # type: ignore[no-un
                 distance = (value - start[row]) / slope[row]
                 own[k] = min(own[k], distance)
                 most[k] = max(most[k], distance)
-
-
-@compiled
-def _merge(distance, item, greatest, others, other, furthest, out, items, most):  # type: ignore[no-untyped-def]
-    """Write the nearest of two ascending lists a row, and the greatest of both."""
-    for row in range(out.shape[0]):
-        most[row] = max(greatest[row], furthest[row])
-        t, u = 0, 0
-        for place in range(out.shape[1]):
-            mine, theirs = distance[row, t], others[row, u]
-            if mine < theirs or (mine == theirs and item[row, t] <= other[row, u]):
-                out[row, place], items[row, place] = mine, item[row, t]
-                same = mine == theirs and item[row, t] == other[row, u] and mine < np.inf
-                t, u = t + 1, u + 1 if same else u
-            else:
-                out[row, place], items[row, place], u = theirs, other[row, u], u + 1

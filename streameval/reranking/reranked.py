@@ -16,14 +16,14 @@ from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
 from streameval.metrics.options import is_count, is_number
 from streameval.output import TemporaryFolder
-from streameval.planning.plan import Limits, Plan, Task
+from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
 from streameval.reranking.encoding import Parameters
 from streameval.reranking.everyone import SQUARED, Everyone, Gallery, squared
-from streameval.reranking.gallery import QUERIES, encode_gallery, encode_queries, stage_bytes
-from streameval.reranking.kept import Encodings
-from streameval.reranking.stages import BLOCK_BYTES, encode, rank_all
+from streameval.reranking.gallery import QUERIES, encode_gallery, encode_queries, queries_plan
+from streameval.reranking.kept import MAPPED_BYTES, MAPPED_ROWS, Encodings
+from streameval.reranking.stages import encode, encoding_plan, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -171,9 +171,13 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        search = self._ranked(self.features.outline()).neighbor_plan(self._most, alone)
+        everyone = self._ranked(self.features.outline())
+        search = everyone.neighbor_plan(self._most, alone)
+        stages = [search, encoding_plan(everyone, self.parameters, alone)]
+        if self.with_ == "gallery":
+            stages.append(queries_plan(everyone, self.shape[0], self.parameters, alone))
         counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
-        return with_stages(counting, [*self.features.stages(alone), search])
+        return with_stages(counting, [*self.features.stages(alone), *stages])
 
     def _ranked(self, features: Features) -> Everyone:
         """Return the images that are ranked among themselves."""
@@ -185,15 +189,12 @@ class Reranked(TiledSource):
         return max(min(self.parameters.neighbors, sum(self.shape) - 1), 1)
 
     def _beside(self, limits: Limits) -> Holders:
-        """Return what the stages after the search hold, by what holds them."""
+        """Return what is held of encodings while pairs are counted, by what holds them."""
         threads = limits.threads if limits.workers is None else limits.workers.threads
-        images, most = sum(self.shape), self._most + 1
-        ranking = images * (12 * most + 4 * self.parameters.k2 + 40)
-        entries = 16 * ENTRIES + 20 * images  # an index, columns, and a row spread over all
-        held = {"encodings": ranking + threads * max(BLOCK_BYTES, entries)}
-        if self.with_ == "gallery":
-            held["queries"] = stage_bytes(self.shape[1], self.parameters, threads)
-        return held
+        images = sum(self.shape)
+        # Mapped, and by image; columns, and a row spread over all images.
+        entries = 24 * ENTRIES + 20 * images
+        return {"encodings": 8 * images + threads * max(entries, MAPPED_BYTES + 16 * images)}
 
     def begin(self, prepared: Prepared, session: Session) -> None:
         """Do nothing: `ready` has told the progress."""
@@ -256,8 +257,11 @@ class Reranked(TiledSource):
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        distance = self._base.pair_distances(job, part)
-        return self._reranker(part.queries[0]).distances(part.query, part.item, distance)
+        distance, by = self._base.pair_distances(job, part), self._reranker(part.queries[0])
+        for rows in pieces((0, len(distance)), MAPPED_ROWS):
+            own = slice(*rows)
+            distance[own] = by.distances(part.query[own], part.item[own], distance[own])
+        return distance
 
     def distance_blocks(
         self, queries: Sequence[int], block_bytes: int

@@ -13,7 +13,9 @@ import numpy as np
 
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
-from streameval.reranking.copies import find_copies
+from streameval.planning.problem import PairSizes, Problem
+from streameval.planning.stages import stage_plan
+from streameval.reranking.copies import Search, find_copies
 from streameval.reranking.encoding import (
     Parameters,
     Ranking,
@@ -23,8 +25,9 @@ from streameval.reranking.encoding import (
     weigh,
 )
 from streameval.reranking.everyone import Everyone
-from streameval.reranking.kept import KeptRows, RowWriter
-from streameval.reranking.nearest import find_nearest, merge_nearest
+from streameval.reranking.kept import MAPPED_BYTES, KeptRows, RowWriter
+from streameval.reranking.lists import merge_nearest, room_for
+from streameval.reranking.nearest import find_nearest
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.executor import Parts, Pass, ThreadExecutor
 from streameval.run.job import Job
@@ -35,9 +38,10 @@ from streameval.sources.features import Features
 from streameval.typing import FloatArray, Int32Array, IntArray, Span
 
 NEIGHBORS = "neighbors"  # the stage, and the folder of its record
-BLOCK_ROWS = 1024  # encoded at a time
+BLOCK_ROWS = 1024  # encoded at a time, at most
+BLOCK_ENTRIES = 1 << 21  # that means are of, at most
 TAKEN_BYTES = 16 << 20  # of rows that are read for missing distances at a time
-BLOCK_BYTES = 24_000 * BLOCK_ROWS + 2 * TAKEN_BYTES  # of a block in the making
+READ_BYTES = 80  # of an image, where its row is known by its digest
 
 
 @dataclass(frozen=True)
@@ -86,32 +90,41 @@ def rank_all(
         plan = with_record(plan)
         stage = record.stage(NEIGHBORS, plan.tasks)
         job = Job(everyone, plan, (everyone.share(search.view, search.alone),))
-        found = _gathered(
-            session.run(find_nearest(search.most), job, plan.tasks, stage), plan, stage
-        )
-        packed = np.empty((size, 2 * search.most + 1))
-        for rows, own in found.items():
-            packed[search.rows(rows)] = own
+        parts = session.run(find_nearest(search.most), job, plan.tasks, stage)
+        found = _gathered(parts, plan, stage, search)
         record.release()
-    del found
-    return search.spread(packed, copies, most)
+    del job, parts
+    return search.spread(found, copies, most)
 
 
 def _gathered(
-    parts: Parts[tuple[FloatArray, FloatArray]], plan: Plan, stage: Stage
-) -> dict[Span, FloatArray]:
-    """Return the nearest images of each block, merged of the tasks that have looked at it."""
+    parts: Parts[tuple[FloatArray, FloatArray]], plan: Plan, stage: Stage, search: Search
+) -> FloatArray:
+    """Return the nearest of the images that are searched, merged of what tasks have found.
+
+    The stage keeps parts of the same array: views.
+    """
+    found = room_for(search.searched, search.most)
+    places = {
+        _name(rows): found[slice(*search.number(rows))]
+        for rows in {task.queries for task in plan.tasks}
+    }
+    for name, kept in stage.state.items():
+        places[name][:] = kept
+        stage.state[name] = places[name]
     for indices, both in parts:
         task = plan.tasks[indices[0]]
         # What is kept of a task that is not marked yet is found again, and counts once.
         for rows, own, done in ((task.gallery, both[1], ()), (task.queries, both[0], indices)):
             if len(own):  # some of its images are searched
-                known = stage.state.get(_name(rows))
-                stage.keep(done, _name(rows), own if known is None else merge_nearest(known, own))
+                name = _name(rows)
+                place = places[name]
+                place[:] = merge_nearest(place, own) if name in stage.state else own
+                stage.keep(done, name, place)
         if not len(both[0]):  # nor is any of its queries
             stage.done[list(indices)] = True
-    spans = sorted({task.queries for task in plan.tasks})
-    return {rows: stage.state[_name(rows)] for rows in spans if _name(rows) in stage.state}
+        del both, own  # before others are waited for
+    return found
 
 
 def _name(rows: Span) -> str:
@@ -160,13 +173,43 @@ def encode(
     folder : TemporaryFolder
     """
     first = partial(_encode, ranking, parameters)
-    single = written("encoding", first, everyone, session, folder.path / "single")
+    step = block_rows(parameters)
+    single = written("encoding", first, everyone, session, folder.path / "single", step)
     count = min(parameters.k2, ranking.item.shape[0])
     if count < 2:
         return single
     of = np.sort(ranking.item[:, :count], axis=1)
     mean = partial(_mean, single, of)
-    return written("averaging", mean, everyone, session, folder.path / "mean")
+    return written("averaging", mean, everyone, session, folder.path / "mean", step)
+
+
+def block_rows(parameters: Parameters) -> int:
+    """Return how many images are encoded at a time."""
+    return max(min(BLOCK_ROWS, BLOCK_ENTRIES // (parameters.k2 * parameters.most_entries)), 1)
+
+
+def encoding_plan(everyone: Everyone, parameters: Parameters, limits: Limits) -> Plan:
+    """Return the plan of encoding and averaging.
+
+    Raises
+    ------
+    BudgetError
+        If they do not fit the limits.
+    """
+    size, width = everyone.shape[0], everyone.width
+    rows = min(block_rows(parameters), size)
+    entries = rows * parameters.most_entries
+    encoding = 64 * entries + 16 * rows * width + 2 * TAKEN_BYTES
+    averaging = 24 * parameters.k2 * entries + MAPPED_BYTES
+    waiting = 12 * parameters.k2 * entries  # for blocks before it
+    parts = {
+        "ranking": size * (12 * (parameters.neighbors + 1) + 8),
+        "encodings": size * (16 + 4 * parameters.k2),
+        "rows that were read": size * READ_BYTES,
+        "images in the making": limits.threads * (max(encoding, averaging) + waiting),
+    }
+    problem = Problem(size, size, PairSizes(0, 0), everyone.data())
+    return stage_plan(problem, parts, limits, of="encodings of ")
 
 
 def written(
@@ -175,10 +218,11 @@ def written(
     everyone: Everyone,
     session: Session,
     folder: Path,
+    step: int,
 ) -> KeptRows:
-    """Write what is computed of blocks of all images, in their order."""
+    """Write what is computed of blocks of so many images, in their order."""
     size = everyone.shape[0]
-    blocks = [Block(rows) for rows in pieces((0, size), BLOCK_ROWS)]
+    blocks = [Block(rows) for rows in pieces((0, size), step)]
 
     def together(job: Job, block: Block, watch: Watch) -> tuple[SparseRows]:
         return (compute(job, block, watch),)
@@ -255,4 +299,5 @@ def _distances(everyone: Everyone, span: Span, rows: SparseRows, which: IntArray
 def _mean(single: KeptRows, of: Int32Array, job: Job, block: Block, watch: Watch) -> SparseRows:
     """Return the means of V over the first k2 of the ranking of some images."""
     watch.advance(block.pairs)
-    return mean_rows(single.mapped(), of[slice(*block.rows)])
+    taken, place = np.unique(of[slice(*block.rows)], return_inverse=True)
+    return mean_rows(single.take(taken.astype(np.int64)), place.reshape(-1, of.shape[1]))

@@ -90,7 +90,7 @@ class Reranker:
         columns = self._look_up(tile.columns, values.dtype)
         known, rows = self._encodings.rows.mapped(), self._encodings.row[self._first + tile.query]
         changed = self._changed()
-        for index in self._indices(tile.columns, known):
+        for index in self._indices(tile.columns):
             part = tile.values, tile.columns.weight, tile.columns.offset, tile.offset_row
             line = low, top, self._power, self._mix
             _fill(part, line, rows, known, index, (changed, self._place), values)
@@ -137,18 +137,19 @@ class Reranker:
                 self._place[columns.item] = np.arange(len(columns.item))
         return self._columns
 
-    def _indices(self, columns: Columns, known: SparseRows) -> Iterator[Index]:
+    def _indices(self, columns: Columns) -> Iterator[Index]:
         """Yield the entries of columns, so many columns at a time that they take little memory."""
         if self._kept:
             yield from self._kept
             return
         images = self._encodings.first + columns.item
-        ends = np.cumsum(known.begin[images + 1] - known.begin[images])
+        begin = self._encodings.rows.begin
+        ends = np.cumsum(begin[images + 1] - begin[images])
         left, count = 0, len(images)
         while left < count:
             most = ENTRIES + (ends[left - 1] if left else 0)
             right = max(int(np.searchsorted(ends, most, side="right")), left + 1)
-            index = _indexed(known, images[left:right], (left, right))
+            index = _indexed(self._encodings.rows.mapped(), images[left:right], (left, right))
             if right - left == count:
                 self._kept = [index]
             yield index

@@ -1,8 +1,8 @@
 """What tests of re-ranking use beside the public names."""
 
+from streameval.planning import search as search_module
 from streameval.reranking import alone as alone_module
 from streameval.reranking import copies as copies_module
-from streameval.reranking import everyone as everyone_module
 from streameval.reranking.exponential import exponentials as exponentials
 
-__all__ = ["alone_module", "copies_module", "everyone_module", "exponentials"]
+__all__ = ["alone_module", "copies_module", "exponentials", "search_module"]
