@@ -123,14 +123,18 @@ def check_source(values: Values) -> None:
     check_effect("metric", bool(sides), "give features, --query and --gallery")
     lists = has_lists(values)
     ranked = values.get("rerank") is None or (bool(sides) and not lists)
-    check_effect("rerank rerank_folder", ranked, f"give {BOTH}, and no lists")
+    check_effect("rerank rerank_index rerank_folder", ranked, f"give {BOTH}, and no lists")
     check_effect(f"expand {MORE}", bool(sides) and not lists, f"give {BOTH}, and no lists")
     more = values.get(MORE) is not None
     check_effect(GROUPS["MORE"], more, "give --multi-query URI")
     found = values.get("rerank") is not None or more or bool(values.get("expand"))
+    reranked = values.get("rerank") is not None
+    check_effect("rerank_index", reranked, "give --rerank k-reciprocal")
     check_effect("rerank_folder", found, "give --rerank k-reciprocal or --expand aqe")
     remedy = "give --neighbors URI, or --index SPEC and features"
-    check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
+    searched = lists or values.get("rerank_index") is not None
+    check_effect("search", searched, f"{remedy}; or --rerank-index FACTORY")
+    check_effect(f"neighbor_distances k {SEARCHES.replace('search ', '')}", lists, remedy)
     if lists:
         check_effect("width", values["k"] == "auto", "give -k auto")
 
@@ -190,7 +194,8 @@ def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
         made = expanded(features, values, labels)
         if values.get("rerank") is not None:
             _, numbers = with_numbers(values["rerank"])
-            return se.Reranked(made, folder=values["rerank_folder"], **numbers)
+            index = {"index": values["rerank_index"], "search": values["search"] or ""}
+            return se.Reranked(made, folder=values["rerank_folder"], **index, **numbers)
     if not has_lists(values):
         return made
     names = f"index k {SEARCHES}".split()

@@ -127,6 +127,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         is_flag=False,
         flag_value=RERANK.bare,
     ),
+    "rerank_index": _option(Value("FACTORY"), "Find neighbours by a FAISS index; approximate."),
     "rerank_folder": _option(DIR, "Keep neighbours in this folder, and take them from there."),
     "expand": _option(
         EXPAND,
@@ -354,8 +355,7 @@ def command(options: str, *shown: str, group: Any = click) -> Callable[[Command]
     Examples are without the program's name, and a test runs them; a line that ends in a backslash
     goes on in the next.
     """
-    make = group.command(epilog=examples(*shown))
-    return lambda function: make(take(options)(function))
+    return lambda function: group.command(epilog=examples(*shown))(take(options)(function))
 
 
 def places(name: str, kind: Value, what: str, origin: str) -> Callable[[Command], Command]:

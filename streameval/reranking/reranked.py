@@ -18,10 +18,13 @@ from streameval.output import TemporaryFolder
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
-from streameval.reranking.encoding import Parameters
+from streameval.reranking.approximate import rank_by_index
+from streameval.reranking.encoding import Parameters, Ranking
 from streameval.reranking.everyone import SQUARED, Everyone, squared
+from streameval.reranking.greatest import GREATEST
+from streameval.reranking.indexed import FactoryIndex, IndexedImages
 from streameval.reranking.kept import Encodings
-from streameval.reranking.stages import BLOCK_BYTES, encode, rank_all
+from streameval.reranking.stages import BLOCK_BYTES, NEIGHBORS, encode, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -61,6 +64,12 @@ class Reranked(TiledSource):
         Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
         one of the same features and k1, with other options and k2 up to k1 + 1, finds them there.
         On a cluster of several machines all must see it.
+    index : str, optional
+        A FAISS factory string (``IVF1024,Flat``): the nearest images are those that an index of
+        all images finds, and the greatest distance of a gallery item is that of a sample of 4,096
+        images. The result is approximate, and says so.
+    search : str
+        Parameters of the search of that index: ``nprobe=16``.
 
     Raises
     ------
@@ -81,6 +90,8 @@ class Reranked(TiledSource):
         *,
         power: Literal[2, 4] = 2,
         folder: str | Path | None = None,
+        index: str | None = None,
+        search: str = "",
     ) -> None:
         check_type("features", features, FeatureSource, "Features(query, gallery) is needed")
         refuse(
@@ -100,9 +111,11 @@ class Reranked(TiledSource):
         self.features = features
         self.folder = None if folder is None else Path(folder).absolute()
         self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
+        self.index = FactoryIndex.of(index, search)
 
     def __repr__(self) -> str:
-        return f"Reranked({self.features!r}, {self.parameters})"
+        index = "" if self.index is None else f", {self.index}"
+        return f"Reranked({self.features!r}, {self.parameters}{index})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -119,6 +132,8 @@ class Reranked(TiledSource):
         step = {"name": "k-reciprocal", "k1": given.k1, "k2": given.k2, "lambda": given.lambda_}
         if given.power != 2:
             step["power"] = given.power
+        if self.index is not None:
+            step |= {"name": "approximate k-reciprocal", **self.index.step(sum(self.shape))}
         return {**options, STEPS: [*options.get(STEPS, ()), step]}
 
     def sides(self) -> tuple[str, str]:
@@ -140,7 +155,8 @@ class Reranked(TiledSource):
     def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
         averaging = ["averaging"] if self.parameters.k2 > 1 else []
-        own = ["neighbors", "encoding", *averaging]
+        found = [NEIGHBORS] if self.index is None else ["index", NEIGHBORS, GREATEST]
+        own = [*found, "encoding", *averaging]
         return [*self.features.making, *own, *super().passes(planned)]
 
     def check(self, request: Request) -> Reranked:
@@ -148,6 +164,8 @@ class Reranked(TiledSource):
         super().check(request)
         made = copy(self)
         made.features = self.features.check(request)
+        if self.index is not None:
+            IndexedImages(made.features.outline(), self.index).check_index()
         return made
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
@@ -159,9 +177,15 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        search = Everyone(self.features.outline()).neighbor_plan(self._most, alone)
-        counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
-        return with_stages(counting, [*self.features.stages(alone), search])
+        features, beside = self.features.outline(), self._beside(limits)
+        if self.index is None:
+            searches = [Everyone(features).neighbor_plan(self._most, alone)]
+        else:
+            images = IndexedImages(features, self.index)
+            searches = images.plans(self._most, alone)
+            beside |= images.held()  # workers keep it open
+        counting = super().plan(replace(problem, beside=beside), limits)
+        return with_stages(counting, [*self.features.stages(alone), *searches])
 
     @property
     def _most(self) -> int:
@@ -184,10 +208,7 @@ class Reranked(TiledSource):
         limits = replace(limits, cut=None, tile=None)
         session.guards[self.features] = session.guard(self)  # what they read is the same
         features = self.features.ready(session, limits)
-        images, (queries, items) = sum(self.shape), self.shape
-        session.progress.begin(images * (images + 2) + queries * items, 0)
-        everyone, kept = Everyone(features), self.folder or session.record.file("reranking")
-        ranking = rank_all(everyone, self.parameters.neighbors, limits, session, kept)
+        ranking, everyone = self._rank(features, session, limits)
         scratch = session.scratch
         if self.folder is not None:  # which the workers of a cluster see
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -200,6 +221,21 @@ class Reranked(TiledSource):
         made.encodings = Encodings(rows, greatest, folder)
         session.guards[made] = session.guard(features)
         return made
+
+    def _rank(
+        self, features: Features, session: Session, limits: Limits
+    ) -> tuple[Ranking, Everyone]:
+        """Return the nearest images of all, and all images."""
+        images, (queries, items) = sum(self.shape), self.shape
+        most, left = self.parameters.neighbors, 2 * images + queries * items
+        kept = self.folder or session.record.file("reranking")
+        if self.index is None:
+            everyone = Everyone(features)
+            session.progress.begin(images * images + left, 0)
+            return rank_all(everyone, most, limits, session, kept), everyone
+        indexed = IndexedImages(features, self.index)
+        session.progress.begin(indexed.work() + left, 0)
+        return rank_by_index(indexed, most, limits, session, kept), indexed
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""

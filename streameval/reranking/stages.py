@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from streameval.distances.sums import Vectors
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
 from streameval.reranking.copies import find_copies
@@ -201,25 +202,39 @@ def _encode(
     rows = members(ranking, block.rows, parameters)
     missing = np.flatnonzero(np.isnan(rows.value))
     if missing.size:
-        rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
-    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
+        everyone, pairs = cast("Everyone", job.source), (rows.of_entry, rows.item)
+        image, item = (one[missing].astype(np.int64) for one in pairs)
+        own = everyone.read_query(*block.rows)
+        rows.value[missing] = pair_distances(everyone, own, image, item)
+    # Of a sample of images, the greatest distance may be less than those of a neighbourhood.
+    members_furthest = np.maximum.reduceat(rows.value, rows.begin[:-1])
+    greatest = np.maximum(ranking.greatest[slice(*block.rows)], members_furthest)
+    weigh(rows, greatest, parameters.power)
     watch.advance(block.pairs)
     return rows
 
 
-def _distances(everyone: Everyone, span: Span, rows: SparseRows, which: IntArray) -> FloatArray:
-    """Return the canonical distances of some entries of rows, [p] float64."""
-    own = everyone.read_query(*span)
-    image, item = rows.of_entry[which], rows.item[which].astype(np.int64)
+def pair_distances(everyone: Everyone, own: Vectors, image: IntArray, item: IntArray) -> FloatArray:
+    """Return the canonical distances of rows to images, [p] float64.
+
+    Parameters
+    ----------
+    everyone : Everyone
+    own : Vectors
+    image : [p] int64
+        Rows of `own`.
+    item : [p] int64
+        Images, which are read so many at a time that they take little memory.
+    """
     order = np.argsort(item, kind="stable")
-    image, item, found = image[order], item[order], np.empty(len(which))
+    image, item, found = image[order], item[order], np.empty(len(item))
     step = max(TAKEN_BYTES // (everyone.width * 8), 1)
     for start, stop in pieces((0, len(item)), step):
         part = slice(start, stop)
         taken, place = np.unique(item[part], return_inverse=True)
         vectors = everyone.take_gallery(taken)
         found[part] = everyone.distance.pairs(own, vectors, image[part], place)
-    distances = np.empty(len(which))
+    distances = np.empty(len(item))
     distances[order] = found
     return distances
 

@@ -2,6 +2,16 @@
 
 from streameval.reranking import copies as copies_module
 from streameval.reranking import everyone as everyone_module
+from streameval.reranking import greatest as greatest_module
+from streameval.reranking import indexed as indexed_module
+from streameval.reranking import reranked as reranked_module
 from streameval.reranking.exponential import exponentials as exponentials
 
-__all__ = ["copies_module", "everyone_module", "exponentials"]
+__all__ = [
+    "copies_module",
+    "everyone_module",
+    "exponentials",
+    "greatest_module",
+    "indexed_module",
+    "reranked_module",
+]
