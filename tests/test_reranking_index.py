@@ -233,6 +233,17 @@ def test_few_probes_that_find_too_few_are_an_error(folder: Path) -> None:
     assert "--search nprobe" in str(caught.value)
 
 
+def test_collapsed_features(folder: Path) -> None:
+    rows = np.ones((300, 5), np.float32)
+    features = se.Features(rows[:9], rows[9:])
+    expected = all_distances(se.Reranked(features))
+    for spec in ("Flat", "IVF4,Flat"):
+        source = se.Reranked(features, index=spec, search="nprobe=4" * (spec != "Flat"))
+        assert np.array_equal(all_distances(source), expected)
+    with pytest.raises(se.InputError, match=r"32 centroids, and there are 22 images, without copi"):
+        all_distances(se.Reranked(features, index="IVF32,Flat"))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -128,7 +128,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         flag_value=RERANK.bare,
     ),
     "rerank_index": _option(Value("FACTORY"), "Find neighbours by a FAISS index; approximate."),
-    "rerank_folder": _option(DIR, "Keep neighbours in this folder, and take them from there."),
+    "rerank_folder": _option(DIR, "Keep neighbours and encodings in this folder, and reuse them."),
     "expand": _option(
         EXPAND,
         "Add k nearest gallery items (10; alpha 3) to queries, or to the gallery. Repeatable.",

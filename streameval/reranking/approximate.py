@@ -108,6 +108,7 @@ def _built(
     with scratch_folder() as folder:
         if not stage.done.all():
             if path is None or not faiss_index.is_whole(path):
+                images.check_size()
                 stage.done[:] = False
                 stage.state.clear()
                 path = Path(folder) / BUILT

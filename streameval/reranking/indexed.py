@@ -109,13 +109,18 @@ class IndexedImages(Everyone):
         ------
         OptionError, InputError
         """
-        recipe, images = self.recipe, self.shape[0]
-        if images < recipe.centroids:
+        self.check_size()
+        self.recipe.check(self.index.search)
+
+    def check_size(self) -> None:
+        """Raise InputError if there are fewer images than the index has centroids."""
+        centroids, images = self.recipe.centroids, self.shape[0]
+        if images < centroids:
+            copies = ", without copies," if len(self._images) else ""
             raise InputError(
-                f"index {self.index.spec} has {recipe.centroids} centroids, and there are {images} "
-                "images to train it on: choose a smaller index"
+                f"index {self.index.spec} has {centroids} centroids, and there are {images} "
+                f"images{copies} to train it on: choose a smaller index"
             )
-        recipe.check(self.index.search)
 
     def part(self, view: View) -> IndexedImages:
         """Return the images of a view."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ from streameval.reranking.everyone import SQUARED, Everyone, squared
 from streameval.reranking.greatest import GREATEST
 from streameval.reranking.indexed import FactoryIndex, IndexedImages
 from streameval.reranking.kept import Encodings
+from streameval.reranking.reuse import KeptEncodings
 from streameval.reranking.stages import BLOCK_BYTES, NEIGHBORS, encode, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
@@ -61,9 +63,10 @@ class Reranked(TiledSource):
     power : {2, 4}
         Power of the Euclidean distance. Tools that square squared distances once more have 4.
     folder : str or Path, optional
-        Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
-        one of the same features and k1, with other options and k2 up to k1 + 1, finds them there.
-        On a cluster of several machines all must see it.
+        Where the nearest images of all, and their encodings, are kept: an interrupted evaluation
+        goes on with them. One of the same features finds encodings of the same k1, k2 and power
+        there, and the nearest images where no more of them are needed. On a cluster of several
+        machines all must see it.
     index : str, optional
         A FAISS factory string (``IVF1024,Flat``): the nearest images are those that an index of
         all images finds, and the greatest distance of a gallery item is that of a sample of 4,096
@@ -208,34 +211,40 @@ class Reranked(TiledSource):
         limits = replace(limits, cut=None, tile=None)
         session.guards[self.features] = session.guard(self)  # what they read is the same
         features = self.features.ready(session, limits)
-        ranking, everyone = self._rank(features, session, limits)
-        scratch = session.scratch
-        if self.folder is not None:  # which the workers of a cluster see
-            self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = self.folder / "encodings"
-        folder = TemporaryFolder(scratch)
-        rows = encode(everyone, ranking, self.parameters, session, folder)
         made = copy(self)
         made.features, made._base = features, squared(features)
-        greatest = ranking.greatest[: self.shape[0]].copy()
-        made.encodings = Encodings(rows, greatest, folder)
+        made.encodings = self._encoded(features, session, limits)
         session.guards[made] = session.guard(features)
         return made
 
+    def _encoded(self, features: Features, session: Session, limits: Limits) -> Encodings:
+        """Return the encodings of all images: those that are kept, or new ones."""
+        everyone = Everyone(features) if self.index is None else IndexedImages(features, self.index)
+        folder = self.folder or session.record.file("reranking")
+        kept = None if folder is None else KeptEncodings(folder, everyone, self.parameters)
+        found = None if kept is None else kept.found()
+        if found is not None:
+            session.progress.begin(self.shape[0] * self.shape[1], 0)
+            return found
+        ranking = self._rank(everyone, session, limits, folder)
+        write = partial(encode, everyone, ranking, self.parameters, session)
+        greatest = ranking.greatest[: self.shape[0]].copy()
+        if kept is not None:
+            return kept.make(write, greatest)
+        temporary = TemporaryFolder(session.scratch)
+        return Encodings(write(temporary), greatest, temporary)
+
     def _rank(
-        self, features: Features, session: Session, limits: Limits
-    ) -> tuple[Ranking, Everyone]:
-        """Return the nearest images of all, and all images."""
+        self, everyone: Everyone, session: Session, limits: Limits, folder: Path | None
+    ) -> Ranking:
+        """Return the nearest images of all, and their greatest distances."""
         images, (queries, items) = sum(self.shape), self.shape
         most, left = self.parameters.neighbors, 2 * images + queries * items
-        kept = self.folder or session.record.file("reranking")
-        if self.index is None:
-            everyone = Everyone(features)
-            session.progress.begin(images * images + left, 0)
-            return rank_all(everyone, most, limits, session, kept), everyone
-        indexed = IndexedImages(features, self.index)
-        session.progress.begin(indexed.work() + left, 0)
-        return rank_by_index(indexed, most, limits, session, kept), indexed
+        if isinstance(everyone, IndexedImages):
+            session.progress.begin(everyone.work() + left, 0)
+            return rank_by_index(everyone, most, limits, session, folder)
+        session.progress.begin(images * images + left, 0)
+        return rank_all(everyone, most, limits, session, folder)
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""

@@ -80,6 +80,8 @@ def rank_all(
     if not most:
         return Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1)), np.zeros(1))
     copies = find_copies(everyone)
+    search, wanted = copies.search(most), most
+    most += max(_kept_places(folder) - search.most, 0)  # the first of more are the nearest of few
     search = copies.search(most)
     plan = everyone.neighbor_plan(search.most, limits)
     with search_record(everyone, search.most, limits, folder) as (record, with_record):
@@ -94,7 +96,18 @@ def rank_all(
             packed[search.rows(rows)] = own
         record.release()
     del found
-    return search.spread(packed, copies, most)
+    item, distance, greatest = search.spread(packed, copies, most)
+    first = slice(wanted + 1)
+    item, distance = np.ascontiguousarray(item[:, first]), np.ascontiguousarray(distance[:, first])
+    return Ranking(item, distance, greatest)
+
+
+def _kept_places(folder: Path | None) -> int:
+    """Return how many places the lists have that a folder holds; 0 where it holds none."""
+    if folder is None or not (folder / NEIGHBORS).exists():
+        return 0
+    with Checkpoint(folder / NEIGHBORS, resume=True) as record:
+        return int(record.recorded.get("options", {}).get(NEIGHBORS, 0))
 
 
 def _gathered(
