@@ -112,6 +112,19 @@ def test_encodings_are_not_made_again(folder: Path) -> None:
     assert not [one for one in kept.iterdir() if one.name.startswith(".")]
 
 
+def test_encodings_of_other_steps_are_kept_apart(folder: Path) -> None:
+    features, kept = se.Features(folder / "q.npy", folder / "g.npy"), folder / "kept"
+    for k in (3, 4, 3):
+        source = se.Reranked(se.Expanded(features, "aqe", k=k), **OPTIONS, folder=kept / f"{k}")
+        whole = se.Reranked(se.Expanded(features, "aqe", k=k), **OPTIONS)
+        passes = Stopped()
+        found = se.evaluate(source, **labels(folder), progress=passes)
+        assert found.statistics.equals(se.evaluate(whole, **labels(folder)).statistics)
+    assert "encoding" not in passes.passes
+    three, four = (next((kept / f"{k}").glob("encodings*")).name for k in (3, 4))
+    assert three != four
+
+
 @pytest.mark.parametrize("name", ["items", "values", "begin", "greatest", "encodings.json"])
 @pytest.mark.parametrize("harm", ["absent", "truncated", "altered", "longer"])
 def test_damaged_encodings_are_made_again(folder: Path, name: str, harm: str) -> None:

@@ -221,7 +221,11 @@ class Reranked(TiledSource):
         """Return the encodings of all images: those that are kept, or new ones."""
         everyone = Everyone(features) if self.index is None else IndexedImages(features, self.index)
         folder = self.folder or session.record.file("reranking")
-        kept = None if folder is None else KeptEncodings(folder, everyone, self.parameters)
+        kept = (
+            None
+            if folder is None
+            else KeptEncodings(folder, self.features, everyone, self.parameters)
+        )
         found = None if kept is None else kept.found()
         if found is not None:
             session.progress.begin(self.shape[0] * self.shape[1], 0)

@@ -5,7 +5,7 @@
         encodings.json                    what they are of, and the size and digest of each file
 
 They are written under a hidden name beside, and renamed once all is there. DIGEST is of what they
-are of: options, and fingerprints of the features, as they are after the steps before.
+are of: options, the steps before, and fingerprints of the inputs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from streameval.output import TemporaryFolder, as_json, claimed, put_in_place, r
 from streameval.reranking.encoding import Parameters
 from streameval.reranking.everyone import Everyone
 from streameval.reranking.kept import VALUE, Encodings, KeptRows
+from streameval.sources.feature_source import FeatureSource
 from streameval.typing import FloatArray, JsonObject
 
 FORMAT = 1
@@ -41,19 +42,29 @@ class KeptEncodings:
     Parameters
     ----------
     folder : Path
+    features : FeatureSource
+        As they are given, before any step.
     everyone : Everyone
+        What is encoded.
     parameters : Parameters
     """
 
-    def __init__(self, folder: Path, everyone: Everyone, parameters: Parameters) -> None:
+    def __init__(
+        self, folder: Path, features: FeatureSource, everyone: Everyone, parameters: Parameters
+    ) -> None:
         k1, k2, power = parameters.k1, parameters.k2, parameters.power
-        self._of: JsonObject = {
-            "format": FORMAT,
-            "options": {**everyone.options(), "k1": k1, "k2": k2, "power": power},
-            "inputs": {one.name: one.fingerprint() for one in everyone.inputs()},
-        }
-        text = json.dumps(self._of, sort_keys=True).encode()
-        digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+        text = json.dumps(
+            {
+                "format": FORMAT,
+                "features": features.options(),
+                "images": everyone.options(),
+                "encodings": {"k1": k1, "k2": k2, "power": power},
+                "inputs": {one.name: one.fingerprint() for one in features.inputs()},
+            },
+            sort_keys=True,
+        )
+        self._of: JsonObject = json.loads(text)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         self._place = folder / f"encodings k1={k1} k2={k2} power={power} {digest}"
 
     def found(self) -> Encodings | None:
