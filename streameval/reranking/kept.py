@@ -127,6 +127,14 @@ class Encodings:
     changed: KeptRows | None = None
     folder: TemporaryFolder | None = None
 
+    @classmethod
+    def of_all(
+        cls, rows: KeptRows, greatest: FloatArray, folder: TemporaryFolder | None = None
+    ) -> Encodings:
+        """Return encodings in which each query has a row of its own."""
+        queries = len(greatest)
+        return cls(rows, greatest, np.arange(queries), queries, folder=folder)
+
     def __reduce__(self) -> tuple[type[Encodings], tuple[object, ...]]:
         """Leave the folder to the process that made it."""
         return Encodings, (self.rows, self.greatest, self.row, self.first, self.changed)
