@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 from clusters import cluster, labels, write_inputs
 from documents import ROOT
 from support.cli import main
+from support.package import claimed
+from support.reranking import copies_module
 from test_cluster_faults import kill
 
 import streameval as se
@@ -89,14 +92,127 @@ def test_a_folder_serves_evaluations_with_other_options(folder: Path) -> None:
     assert asked.count(looked) == 1  # at once
     whole = se.evaluate(reranked(folder, **others), **labels(folder))
     assert again.statistics.equals(whole.statistics)
-    assert {one.name for one in kept.iterdir()} == {"neighbors"}
+
+    def names() -> list[str]:
+        return sorted(one.name.rpartition(" ")[0] or one.name for one in kept.iterdir())
+
+    both = ["encodings k1=8 k2=1 power=2", "encodings k1=8 k2=3 power=2"]
+    assert names() == [*both, "neighbors"]
     alone = se.evaluate(reranked(folder, folder=kept, with_="gallery"), **labels(folder))
     expected = se.evaluate(reranked(folder, with_="gallery"), **labels(folder))
     assert alone.statistics.equals(expected.statistics)
-    assert {one.name for one in kept.iterdir()} == {"neighbors", "gallery"}
+    assert names() == [*both, "gallery", "neighbors"]
+    assert [one.name for one in (kept / "gallery").iterdir()] == ["neighbors"]
     np.save(folder / "q.npy", np.load(folder / "q.npy") + 1)
     with pytest.raises(se.OutputError, match="of another evaluation"):
         se.evaluate(reranked(folder, folder=kept), **labels(folder))
+
+
+def test_encodings_are_not_made_again(folder: Path) -> None:
+    kept = folder / "kept"
+    se.evaluate(reranked(folder, folder=kept), **labels(folder))
+    for lambda_, threads in ((0.25, 1), (0.8, 2)):
+        again = Stopped()
+        source = reranked(folder, folder=kept, lambda_=lambda_)
+        found = se.evaluate(source, **labels(folder), progress=again, threads=threads)
+        assert again.passes == ["positives", "counting"]
+        whole = se.evaluate(reranked(folder, lambda_=lambda_), **labels(folder))
+        assert found.statistics.equals(whole.statistics)
+    again = Stopped()
+    se.evaluate(reranked(folder, folder=kept, power=4), **labels(folder), progress=again)
+    assert again.passes == STAGES
+    assert len(list(kept.glob("encodings*"))) == 2
+    assert not [one for one in kept.iterdir() if one.name.startswith(".")]
+
+
+def test_encodings_of_other_steps_are_kept_apart(folder: Path) -> None:
+    features, kept = se.Features(folder / "q.npy", folder / "g.npy"), folder / "kept"
+    for k in (3, 4, 3):
+        source = se.Reranked(se.Expanded(features, "aqe", k=k), **OPTIONS, folder=kept / f"{k}")
+        whole = se.Reranked(se.Expanded(features, "aqe", k=k), **OPTIONS)
+        passes = Stopped()
+        found = se.evaluate(source, **labels(folder), progress=passes)
+        assert found.statistics.equals(se.evaluate(whole, **labels(folder)).statistics)
+    assert "encoding" not in passes.passes
+    three, four = (next((kept / f"{k}").glob("encodings*")).name for k in (3, 4))
+    assert three != four
+
+
+@pytest.mark.parametrize("name", ["items", "values", "begin", "greatest", "encodings.json"])
+@pytest.mark.parametrize("harm", ["absent", "truncated", "altered", "longer"])
+def test_damaged_encodings_are_made_again(folder: Path, name: str, harm: str) -> None:
+    kept = folder / "kept"
+    expected = se.evaluate(reranked(folder, folder=kept), **labels(folder))
+    (place,) = kept.glob("encodings*")
+    file = place / name
+    content = file.read_bytes()
+    middle = len(content) // 2
+    file.write_bytes(
+        {
+            "truncated": content[:middle],
+            "altered": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            "longer": content + content[-8:],
+            "absent": b"",
+        }[harm]
+    )
+    if harm == "absent":
+        file.unlink()
+    again = Stopped()
+    with pytest.warns(se.StreamevalWarning, match=r"is damaged \(.*: images are encoded again"):
+        found = se.evaluate(reranked(folder, folder=kept), **labels(folder), progress=again)
+    assert again.passes == STAGES
+    assert found.statistics.equals(expected.statistics)
+    assert file.read_bytes() == content
+    again = Stopped()
+    se.evaluate(reranked(folder, folder=kept), **labels(folder), progress=again)
+    assert again.passes == ["positives", "counting"]
+
+
+def test_encodings_that_another_process_writes_are_not_waited_for(folder: Path) -> None:
+    kept = folder / "kept"
+    se.evaluate(reranked(folder, folder=kept), **labels(folder))
+    (place,) = kept.glob("encodings*")
+    shutil.rmtree(place)
+    with (
+        claimed(place),
+        pytest.warns(se.StreamevalWarning, match="writes to .* encodings of this evaluation"),
+    ):
+        found = se.evaluate(reranked(folder, folder=kept), **labels(folder))
+    del found
+    assert {one.name for one in kept.iterdir()} == {"neighbors"}
+
+
+def test_a_resumed_run_uses_its_encodings_again(folder: Path) -> None:
+    given: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        se.evaluate(reranked(folder), **labels(folder), progress=Stopped("counting"), **given)
+    resumed = Stopped()
+    se.evaluate(reranked(folder), **labels(folder), progress=resumed, **given)
+    assert "encoding" not in resumed.passes
+
+
+@pytest.mark.parametrize("fewer", [{"k1": 5}, {"k1": 3, "k2": 6}, {"k1": 2, "k2": 1}])
+@pytest.mark.parametrize("few", [0.0, 2.0])
+def test_fewer_neighbors_are_the_first_of_more(
+    folder: Path, fewer: dict[str, int], few: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies_module, "FEW", few)
+    kept = folder / "kept"
+    rows = np.load(folder / "g.npy")
+    rows[::7] = rows[3]
+    np.save(folder / "g.npy", rows)
+    se.evaluate(reranked(folder, folder=kept), **labels(folder))
+    done, passes = [], Stopped()
+    passes.advance = done.append  # type: ignore[method-assign]
+    found = se.evaluate(reranked(folder, folder=kept, **fewer), **labels(folder), progress=passes)
+    assert found.statistics.equals(
+        se.evaluate(reranked(folder, **fewer), **labels(folder)).statistics
+    )
+    assert passes.passes[0] == "neighbors"
+    begun = Stopped()
+    with pytest.raises(se.OutputError, match="of another evaluation"):  # more than there are
+        se.evaluate(reranked(folder, folder=kept, k1=9), **labels(folder), progress=begun)
+    assert begun.passes == []
 
 
 KILLED = """
@@ -114,9 +230,9 @@ class Killed(se.Progress):
 from support.run import checkpoint_module
 checkpoint_module.COMMIT_SECONDS = 0.0
 folder = pathlib.Path(sys.argv[1])
-source = stages.reranked(folder, with_=sys.argv[3])
-se.evaluate(source, **clusters.labels(folder), progress=Killed(), checkpoint=folder / "kept",
-            resume=True)
+kept = {"checkpoint": folder / "kept", "resume": True} if len(sys.argv) < 5 else {}
+source = stages.reranked(folder, with_=sys.argv[3], folder=None if kept else sys.argv[4])
+se.evaluate(source, **clusters.labels(folder), progress=Killed(), **kept)
 """
 
 
@@ -128,6 +244,33 @@ def test_killed_in_any_stage_and_resumed(folder: Path, with_: str, stage: str) -
     source = reranked(folder, with_=with_)
     found = se.evaluate(source, **labels(folder), checkpoint=folder / "kept", resume=True)
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_in_any_stage_with_a_folder(folder: Path, stage: str) -> None:
+    """Nothing that is unfinished is taken for whole, nor left behind."""
+    kept = folder / "kept of all"
+    command = [sys.executable, "-c", KILLED, str(folder), stage, "all", str(kept)]
+    assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
+    whole = stage in ("positives", "counting")
+    assert len(list(kept.glob("encodings*"))) == whole
+    again = Stopped()
+    found = se.evaluate(reranked(folder, folder=kept), **labels(folder), progress=again)
+    assert found.statistics.equals(se.evaluate(reranked(folder), **labels(folder)).statistics)
+    assert ("encoding" in again.passes) != whole
+    assert len(list(kept.iterdir())) == 2, list(kept.iterdir())
+
+
+@pytest.mark.slow
+def test_workers_read_encodings_that_are_kept(folder: Path) -> None:
+    expected = se.evaluate(reranked(folder, folder=folder / "kept"), **labels(folder))
+    with cluster(2) as (_, client):
+        given: dict[str, Any] = {**labels(folder), "client": client}
+        found = se.evaluate(reranked(folder, folder=folder / "kept"), **given)
+        assert found.statistics.equals(expected.statistics)
+        found = se.evaluate(reranked(folder, folder=folder / "new"), **given)
+        assert found.statistics.equals(expected.statistics)
 
 
 @pytest.mark.slow
@@ -173,6 +316,7 @@ def test_a_budget_that_is_too_small_is_refused_before_any_work(folder: Path) -> 
         ({"lambda_": 1.5}, "lambda is 1.5; a number from 0 to 1 is needed"),
         ({"lambda_": float("nan")}, "lambda is nan; a number from 0 to 1 is needed"),
         ({"power": 3}, "power is 3; expected 2 or 4"),
+        ({"with_": "gallery", "index": "Flat"}, "got an index of all images, and each query is"),
         ({"with_": "queries"}, "with_ is 'queries'; expected all or gallery"),
     ],
 )

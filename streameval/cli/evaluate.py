@@ -30,10 +30,10 @@ TREC = ("trec_run", "trec_qrels")
 
 @command(
     "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric multi_query MORE "
-    "expand rerank rerank_with rerank_folder LISTS preset protocols junk_ids self_match shot_draws "
-    "shot_seed good junk pairs listed_as drawn drawn_as shots trials ties range RULES average "
-    "group_by refine ci SESSION out overwrite resume json printed_format quiet dry_run rate "
-    "trec_run trec_qrels config",
+    "expand rerank rerank_with rerank_index rerank_folder LISTS preset protocols junk_ids "
+    "self_match shot_draws shot_seed good junk pairs listed_as drawn drawn_as shots trials ties "
+    "range RULES average group_by refine ci SESSION out overwrite resume json printed_format quiet "
+    "dry_run rate trec_run trec_qrels config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
     'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'

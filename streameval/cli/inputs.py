@@ -123,15 +123,18 @@ def check_source(values: Values) -> None:
     check_effect("metric", bool(sides), "give features, --query and --gallery")
     lists = has_lists(values)
     ranked = values.get("rerank") is None or (bool(sides) and not lists)
-    check_effect("rerank rerank_with rerank_folder", ranked, f"give {BOTH}, and no lists")
+    asked = "rerank_with rerank_index"
+    check_effect(f"rerank {asked} rerank_folder", ranked, f"give {BOTH}, and no lists")
     check_effect(f"expand {MORE}", bool(sides) and not lists, f"give {BOTH}, and no lists")
     more = values.get(MORE) is not None
     check_effect(GROUPS["MORE"], more, "give --multi-query URI")
     found = values.get("rerank") is not None or more or bool(values.get("expand"))
-    check_effect("rerank_with", values.get("rerank") is not None, "give --rerank k-reciprocal")
+    check_effect(asked, values.get("rerank") is not None, "give --rerank k-reciprocal")
     check_effect("rerank_folder", found, "give --rerank k-reciprocal or --expand aqe")
     remedy = "give --neighbors URI, or --index SPEC and features"
-    check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
+    searched = lists or values.get("rerank_index") is not None
+    check_effect("search", searched, f"{remedy}; or --rerank-index FACTORY")
+    check_effect(f"neighbor_distances k {SEARCHES.replace('search ', '')}", lists, remedy)
     if lists:
         check_effect("width", values["k"] == "auto", "give -k auto")
 
@@ -192,7 +195,9 @@ def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
         if values.get("rerank") is not None:
             _, numbers = with_numbers(values["rerank"])
             among: RerankWith = values["rerank_with"] or "all"
-            return se.Reranked(made, with_=among, folder=values["rerank_folder"], **numbers)
+            chosen = {"with_": among, "index": values["rerank_index"]}
+            chosen |= {"search": values["search"] or "", "folder": values["rerank_folder"]}
+            return se.Reranked(made, **chosen, **numbers)
     if not has_lists(values):
         return made
     names = f"index k {SEARCHES}".split()

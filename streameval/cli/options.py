@@ -127,7 +127,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         flag_value=RERANK.bare,
     ),
     "rerank_with": _rule("RerankWith", "Images that are neighbours; with gallery, no queries."),
-    "rerank_folder": _option(DIR, "Keep neighbours in this folder, and take them from there."),
+    "rerank_index": _option(Value("FACTORY"), "Find neighbours by a FAISS index; approximate."),
+    "rerank_folder": _option(DIR, "Keep neighbours and encodings in this folder, and reuse them."),
     "expand": _option(
         EXPAND,
         "Add k nearest gallery items (10; alpha 3) to queries, or to the gallery. Repeatable.",
@@ -354,8 +355,7 @@ def command(options: str, *shown: str, group: Any = click) -> Callable[[Command]
     Examples are without the program's name, and a test runs them; a line that ends in a backslash
     goes on in the next.
     """
-    make = group.command(epilog=examples(*shown))
-    return lambda function: make(take(options)(function))
+    return lambda function: group.command(epilog=examples(*shown))(take(options)(function))
 
 
 def places(name: str, kind: Value, what: str, origin: str) -> Callable[[Command], Command]:

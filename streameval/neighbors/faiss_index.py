@@ -122,6 +122,11 @@ def open_index(path: Path, search: str) -> Any:
     return _open(str(path), identify(path).known_by, search)
 
 
+def close_all() -> None:
+    """Let go of the indexes that this process has opened."""
+    _open.cache_clear()
+
+
 def set_search(index: Any, search: str) -> None:
     """Set the parameters of the search, or raise OptionError."""
     import faiss
@@ -201,6 +206,8 @@ class Recipe:
     train_rows : int, optional
         Rows of the gallery that it is trained on: no more than memory can take, where no number
         is given.
+    rows : str
+        What messages call the rows.
 
     Attributes
     ----------
@@ -213,10 +220,12 @@ class Recipe:
     train_rows : int
     """
 
-    def __init__(self, features: Features, spec: str, train_rows: int | None) -> None:
+    def __init__(
+        self, features: Features, spec: str, train_rows: int | None, rows: str = "gallery rows"
+    ) -> None:
         import faiss
 
-        self.features, self.spec = features, spec
+        self.features, self.spec, self.rows = features, spec, rows
         try:
             self.index = faiss.index_factory(features.width, spec, metric_code(features))
         except RuntimeError as error:
@@ -238,7 +247,7 @@ class Recipe:
     def check(self, search: str) -> Any:
         """Return the empty index, once it is clear that it can be built; warn of few rows."""
         asked, rows = PER_CENTROID * self.centroids, self.features.shape[1]
-        trained = f"the index {self.spec} is trained on {self.train_rows} of {rows} gallery rows"
+        trained = f"the index {self.spec} is trained on {self.train_rows} of {rows} {self.rows}"
         if self.train_rows < self.centroids:
             raise InputError(
                 f"{trained}, and has {self.centroids} centroids: at least as many rows are "

@@ -225,7 +225,7 @@ class _OneQuery:
         self, gallery: EncodedGallery, ranking: Ranking, distance: FloatArray, count: int
     ) -> None:
         self._gallery, self._ranking, self._distance = gallery, ranking, distance
-        self._count, self._known = count, gallery.distances.mapped()
+        self._count = count
 
     def encoded(self, images: IntArray, rewritten: IntArray) -> SparseRows:
         """Return V of some images.
@@ -239,11 +239,11 @@ class _OneQuery:
         of = np.sort(self._ranking.item[images, : self._count], axis=1)
         needed, place = np.unique(of.astype(np.int64), return_inverse=True)
         new = np.isin(needed, np.concatenate([[QUERY], rewritten + 1]), assume_unique=True)
-        made, kept = self._made(needed[new]), self._known.take(needed[~new] - 1)
+        made, kept = self._made(needed[new]), self._gallery.distances.take(needed[~new] - 1)
         rows = _joined(made, kept._replace(item=kept.item + np.int32(1)))
         image = np.concatenate([needed[new], needed[~new]])
         weigh(rows, self._ranking.greatest[image], self._gallery.parameters.power)
-        row = np.empty(len(needed), np.int32)
+        row = np.empty(len(needed), np.int64)
         row[new] = np.arange(len(made.begin) - 1)
         row[~new] = np.arange(len(made.begin) - 1, len(needed))
         return mean_rows(rows, row[place].reshape(of.shape))
@@ -256,11 +256,11 @@ class _OneQuery:
 
     def sharing(self, own: SparseRows, items: IntArray) -> IntArray:
         """Return those of some items of which V in the gallery alone shares an image with V(q)."""
-        wanted, known = np.zeros(len(self._distance) + 1, np.bool_), self._gallery.rows.mapped()
-        wanted[own.item], found = True, [np.empty(0, np.int64)]
+        wanted, found = np.zeros(len(self._distance) + 1, np.bool_), [np.empty(0, np.int64)]
+        wanted[own.item] = True
         for part in _parts(items):
-            begin, entry = ragged(known.begin, part)
-            hit = np.add.reduceat(wanted[known.item[entry] + 1], begin[:-1], dtype=np.int64)
+            known = self._gallery.rows.take(part)
+            hit = np.add.reduceat(wanted[known.item + 1], known.begin[:-1], dtype=np.int64)
             found.append(part[hit > 0])
         return np.concatenate(found)
 
@@ -282,7 +282,7 @@ class _OneQuery:
     def _between(self, one: IntArray, other: IntArray) -> FloatArray:
         """Return D of pairs of items: that of R* in the gallery alone, or computed anew."""
         distinct, row = np.unique(one, return_inverse=True)
-        kept, size = self._known.take(distinct), len(self._distance)
+        kept, size = self._gallery.distances.take(distinct), len(self._distance)
         keys, wanted = kept.of_entry * size + kept.item, row * size + other
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         found = kept.value[at]

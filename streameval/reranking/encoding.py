@@ -100,11 +100,6 @@ class SparseRows(NamedTuple):
         """The row of each entry, [E] int64."""
         return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
 
-    def take(self, which: IntArray) -> SparseRows:
-        """Return copies of some rows."""
-        begin, entry = ragged(self.begin, which)
-        return SparseRows(begin, self.item[entry], self.value[entry])
-
 
 def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
     """Return where each of some rows begins once they are put together, and the entries of all.
@@ -142,13 +137,13 @@ def weigh(rows: SparseRows, greatest: FloatArray, power: int) -> None:
     _weigh(rows.begin, rows.value, greatest, power)
 
 
-def mean_rows(rows: SparseRows, of: Int32Array) -> SparseRows:
+def mean_rows(rows: SparseRows, of: IntArray) -> SparseRows:
     """Return means of rows.
 
     Parameters
     ----------
     rows : SparseRows
-    of : [n, k2] int32
+    of : [n, k2] int64
         The rows that each is the mean of, ascending.
     """
     count = np.diff(rows.begin)[of]

@@ -11,18 +11,19 @@ import numpy as np
 
 from streameval.output import TemporaryFolder
 from streameval.planning.plan import Limits, Plan, pieces
+from streameval.planning.problem import PairSizes, Problem
+from streameval.planning.stages import stage_plan
 from streameval.reranking.alone import STEP, EncodedGallery, Encoder, Reversed
 from streameval.reranking.copies import find_copies
 from streameval.reranking.encoding import Parameters, Ranking, SparseRows, mean_rows, weigh
 from streameval.reranking.everyone import Everyone
-from streameval.reranking.kept import Encodings, KeptRows, RowWriter
+from streameval.reranking.kept import MAPPED_BYTES, Encodings, KeptRows, RowWriter
 from streameval.reranking.stages import (
     BLOCK_ROWS,
     Block,
     block_rows,
     encodings_kept,
     find_distances,
-    ranked_plan,
     write_blocks,
     written,
 )
@@ -39,21 +40,32 @@ READ_BYTES = 8 << 20  # of gallery rows that are read at a time
 MOST_QUERIES = 256  # of a block
 
 
-def rows_at_a_time(items: int) -> int:
+def queries_together(items: int) -> int:
     """Return how many queries a block has."""
     return min(max(ROW_BYTES // (8 * items), 1), MOST_QUERIES)
 
 
-def queries_plan(everyone: Everyone, given: Parameters, limits: Limits) -> Plan:
-    """Return the plan of encoding queries, once the gallery is: see `ranked_plan`."""
-    items, lists = everyone.shape[0], given.neighbors + 1
-    rows = 24 * STEP * given.k2 * given.most_entries
+def queries_plan(gallery: Everyone, queries: int, parameters: Parameters, limits: Limits) -> Plan:
+    """Return the plan of encoding queries, each alone with the gallery.
+
+    Raises
+    ------
+    BudgetError
+        If it does not fit the limits.
+    """
+    items, k2, lists = gallery.shape[1], parameters.k2, parameters.neighbors + 1
     # A query may change all items: 12 bytes of each, twice where blocks are put together.
-    block = (8 + 2 * 12) * rows_at_a_time(items) * items
-    encoder = (12 * lists + 60) * items
-    making = limits.threads * (rows + block + encoder + 4 * READ_BYTES)
-    own = {"queries": making, "lists that items are in": 24 * given.k2 * items}
-    return ranked_plan(everyone, given, limits, own)
+    block = (8 + 2 * 12) * queries_together(items) * items
+    parts = {
+        "ranking": items * (12 * lists + 8),
+        "encodings": 16 * items + 24 * queries,
+        "lists, reversed": (8 + 24 * k2) * items,
+        "lists with a query": limits.threads * (12 * lists + 60) * items,
+        "items in the making": limits.threads * 24 * STEP * k2 * parameters.most_entries,
+        "blocks of queries": limits.threads * (block + 4 * READ_BYTES + MAPPED_BYTES),
+    }
+    problem = Problem(queries, items, PairSizes(0, 0), gallery.data())
+    return stage_plan(problem, parts, limits, of="encodings of ")
 
 
 def encode_gallery(
@@ -88,7 +100,7 @@ def _encode(
     rows = distances.take(needed.astype(np.int64))
     weigh(rows, greatest[needed], power)
     watch.advance(block.pairs)
-    return mean_rows(rows, place.reshape(own.shape).astype(np.int32))
+    return mean_rows(rows, place.reshape(own.shape))
 
 
 def encode_queries(
@@ -111,7 +123,7 @@ def encode_queries(
     alike.gallery = features.query
     distinct, row = np.unique(find_copies(alike).first, return_inverse=True)
     items, first = features.shape[1], len(distinct)
-    blocks = [Block(rows) for rows in pieces((0, first), rows_at_a_time(items))]
+    blocks = [Block(rows) for rows in pieces((0, first), queries_together(items))]
     greatest, encoders = np.empty(first), list[Encoder]()
 
     def compute(job: Job, block: Block, watch: Watch) -> tuple[SparseRows, SparseRows]:
@@ -144,11 +156,11 @@ def _stacked(rows: Sequence[tuple[Int32Array, FloatArray]]) -> SparseRows:
 
 def _together(queries: KeptRows, gallery: KeptRows, folder: Path) -> KeptRows:
     """Write the rows of queries, then those of gallery items, whose numbers follow."""
-    own, theirs = queries.mapped(), gallery.mapped()
-    first, items = len(own.begin) - 1, len(theirs.begin) - 1
+    first, items = len(queries.begin) - 1, len(gallery.begin) - 1
     with encodings_kept(), RowWriter(folder, first + items) as writer:
-        writer.add(own)
-        for start, stop in pieces((0, items), BLOCK_ROWS):
-            rows = theirs.take(np.arange(start, stop))
-            writer.add(rows._replace(item=rows.item + np.int32(first)))
+        for rows in pieces((0, first), BLOCK_ROWS):
+            writer.add(queries.take(np.arange(*rows)))
+        for rows in pieces((0, items), BLOCK_ROWS):
+            own = gallery.take(np.arange(*rows))
+            writer.add(own._replace(item=own.item + np.int32(first)))
         return writer.kept()

@@ -44,8 +44,11 @@ class KeptRows:
         begin = cumulated(self.begin[rows + 1] - self.begin[rows])
         item, value = np.empty(begin[-1], ITEM), np.empty(begin[-1], VALUE)
         for start, stop in pieces((0, len(rows)), MAPPED_ROWS):
-            own, taken = slice(begin[start], begin[stop]), self.mapped().take(rows[start:stop])
-            item[own], value[own] = taken.item, taken.value
+            own, mapped = slice(begin[start], begin[stop]), self.mapped()
+            moved = self.begin[rows[start:stop]] - begin[start:stop]
+            counts = np.diff(begin[start : stop + 1])
+            place = np.repeat(moved, counts) + np.arange(own.start, own.stop)
+            item[own], value[own] = mapped.item[place], mapped.value[place]
         return SparseRows(begin, item, value)
 
 
@@ -123,6 +126,14 @@ class Encodings:
     first: int
     changed: KeptRows | None = None
     folder: TemporaryFolder | None = None
+
+    @classmethod
+    def of_all(
+        cls, rows: KeptRows, greatest: FloatArray, folder: TemporaryFolder | None = None
+    ) -> Encodings:
+        """Return encodings in which each query has a row of its own."""
+        queries = len(greatest)
+        return cls(rows, greatest, np.arange(queries), queries, folder=folder)
 
     def __reduce__(self) -> tuple[type[Encodings], tuple[object, ...]]:
         """Leave the folder to the process that made it."""

@@ -42,7 +42,7 @@ def room_for(rows: int, most: int) -> FloatArray:
 
     Distances, items of 4 bytes, and the greatest distance, side by side.
     """
-    return np.empty((rows, width_of(most)))
+    return np.zeros((rows, width_of(most)))  # one half of a number may be of nothing
 
 
 def unpacked(packed: FloatArray) -> tuple[FloatArray, Int32Array, FloatArray]:

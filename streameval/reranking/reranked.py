@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -19,11 +20,15 @@ from streameval.output import TemporaryFolder
 from streameval.planning.plan import Limits, Plan, Task, pieces
 from streameval.planning.problem import Data, Holders, Problem
 from streameval.planning.range import Range
-from streameval.reranking.encoding import Parameters
+from streameval.reranking.approximate import rank_by_index
+from streameval.reranking.encoding import Parameters, Ranking
 from streameval.reranking.everyone import SQUARED, Everyone, Gallery, squared
 from streameval.reranking.gallery import QUERIES, encode_gallery, encode_queries, queries_plan
+from streameval.reranking.greatest import GREATEST
+from streameval.reranking.indexed import FactoryIndex, IndexedImages
 from streameval.reranking.kept import MAPPED_BYTES, MAPPED_ROWS, Encodings
-from streameval.reranking.stages import encode, encoding_plan, rank_all
+from streameval.reranking.reuse import KeptEncodings
+from streameval.reranking.stages import NEIGHBORS, encode, encoding_plan, rank_all
 from streameval.reranking.tiles import ENTRIES, Reranker
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -63,9 +68,16 @@ class Reranked(TiledSource):
         Which images are neighbours: all queries and gallery items; or the gallery and the query
         itself, so that its result does not depend on other queries.
     folder : str or Path, optional
-        Where the nearest images of all are kept: an interrupted evaluation goes on with them, and
-        one of the same features and k1, with other options and k2 up to k1 + 1, finds them there.
-        On a cluster of several machines all must see it.
+        Where the nearest images of all, and their encodings, are kept: an interrupted evaluation
+        goes on with them. One of the same features finds encodings of the same k1, k2 and power
+        there, and the nearest images where no more of them are needed. On a cluster of several
+        machines all must see it.
+    index : str, optional
+        A FAISS factory string (``IVF1024,Flat``): the nearest images are those that an index of
+        all images finds, and the greatest distance of a gallery item is that of a sample of 4,096
+        images. The result is approximate, and says so.
+    search : str
+        Parameters of the search of that index: ``nprobe=16``.
 
     Raises
     ------
@@ -87,6 +99,8 @@ class Reranked(TiledSource):
         power: Literal[2, 4] = 2,
         with_: RerankWith = "all",
         folder: str | Path | None = None,
+        index: str | None = None,
+        search: str = "",
     ) -> None:
         check_type("features", features, FeatureSource, "Features(query, gallery) is needed")
         refuse(
@@ -100,6 +114,10 @@ class Reranked(TiledSource):
             not (is_number(lambda_) and 0 <= lambda_ <= 1)
             and f"lambda is {lambda_!r}; a number from 0 to 1 is needed",
             power not in (2, 4) and f"power is {power!r}; expected 2 or 4",
+            with_ == "gallery"
+            and index is not None
+            and "got an index of all images, and each query is alone with the gallery: omit index, "
+            "or with_='gallery'",
             with_ not in get_args(RerankWith)
             and f"with_ is {with_!r}; expected {' or '.join(get_args(RerankWith))}",
         )
@@ -109,9 +127,11 @@ class Reranked(TiledSource):
         self.folder = None if folder is None else Path(folder).absolute()
         self.with_ = with_
         self.parameters = Parameters(int(k1), int(k2), float(lambda_), int(power))
+        self.index = FactoryIndex.of(index, search)
 
     def __repr__(self) -> str:
-        return f"Reranked({self.features!r}, {self.parameters})"
+        index = "" if self.index is None else f", {self.index}"
+        return f"Reranked({self.features!r}, {self.parameters}{index})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -130,6 +150,8 @@ class Reranked(TiledSource):
             step["power"] = given.power
         if self.with_ != "all":
             step["with"] = self.with_
+        if self.index is not None:
+            step |= {"name": "approximate k-reciprocal", **self.index.step(sum(self.shape))}
         return {**options, STEPS: [*options.get(STEPS, ()), step]}
 
     def sides(self) -> tuple[str, str]:
@@ -152,7 +174,8 @@ class Reranked(TiledSource):
         """Return the names of the passes over the data, in order."""
         alone = self.with_ == "gallery"
         averaging = ["averaging"] if alone or self.parameters.k2 > 1 else []
-        own = ["neighbors", "encoding", *averaging, *([QUERIES] if alone else [])]
+        found = [NEIGHBORS] if self.index is None else ["index", NEIGHBORS, GREATEST]
+        own = [*found, "encoding", *averaging, *([QUERIES] if alone else [])]
         return [*self.features.making, *own, *super().passes(planned)]
 
     def check(self, request: Request) -> Reranked:
@@ -160,6 +183,8 @@ class Reranked(TiledSource):
         super().check(request)
         made = copy(self)
         made.features = self.features.check(request)
+        if self.index is not None:
+            IndexedImages(made.features.outline(), self.index).check_index()
         return made
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
@@ -171,16 +196,23 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        everyone, given = self._ranked(self.features.outline()), self.parameters
-        stages = [everyone.neighbor_plan(self._most, alone), encoding_plan(everyone, given, alone)]
+        everyone, beside = self._ranked(self.features.outline()), self._beside(limits)
+        if isinstance(everyone, IndexedImages):
+            stages = everyone.plans(self._most, alone)
+            beside |= everyone.held()  # workers keep it open
+        else:
+            stages = [everyone.neighbor_plan(self._most, alone)]
+        stages.append(encoding_plan(everyone, self.parameters, alone))
         if self.with_ == "gallery":
-            stages.append(queries_plan(everyone, given, alone))
-        counting = super().plan(replace(problem, beside=self._beside(limits)), limits)
+            stages.append(queries_plan(everyone, self.shape[0], self.parameters, alone))
+        counting = super().plan(replace(problem, beside=beside), limits)
         return with_stages(counting, [*self.features.stages(alone), *stages])
 
     def _ranked(self, features: Features) -> Everyone:
         """Return the images that are ranked among themselves."""
-        return Gallery(features) if self.with_ == "gallery" else Everyone(features)
+        if self.with_ == "gallery":
+            return Gallery(features)
+        return Everyone(features) if self.index is None else IndexedImages(features, self.index)
 
     @property
     def _most(self) -> int:
@@ -191,9 +223,9 @@ class Reranked(TiledSource):
         """Return what is held of encodings while pairs are counted, by what holds them."""
         threads = limits.threads if limits.workers is None else limits.workers.threads
         images = sum(self.shape)
-        looked_up = 24 * ENTRIES  # mapped, and by image
-        each = max(looked_up, MAPPED_BYTES) + 20 * images  # an index, columns; a row over all
-        return {"encodings": 8 * images + threads * each}
+        # Mapped, and by image; columns, and a row spread over all images.
+        entries = 24 * ENTRIES + 20 * images
+        return {"encodings": 8 * images + threads * max(entries, MAPPED_BYTES + 16 * images)}
 
     def begin(self, prepared: Prepared, session: Session) -> None:
         """Do nothing: `ready` has told the progress."""
@@ -203,29 +235,62 @@ class Reranked(TiledSource):
         limits = replace(limits, cut=None, tile=None)
         session.guards[self.features] = session.guard(self)  # what they read is the same
         features = self.features.ready(session, limits)
-        queries, items = self.shape
-        everyone, kept = self._ranked(features), self.folder or session.record.file("reranking")
-        if kept is not None and self.with_ == "gallery":
-            kept = kept / self.with_
-        images = everyone.shape[0]
-        alone = queries if self.with_ == "gallery" else 0
-        session.progress.begin(images * (images + 2) + alone + queries * items, 0)
-        ranking = rank_all(everyone, self.parameters.neighbors, limits, session, kept)
-        scratch = session.scratch
-        if self.folder is not None:  # which the workers of a cluster see
-            self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = self.folder / "encodings"
-        folder, made = TemporaryFolder(scratch), copy(self)
+        made = copy(self)
         made.features, made._base = features, squared(features)
         if self.with_ == "gallery":
-            gallery = encode_gallery(everyone, ranking, self.parameters, session, folder)
-            made.encodings = encode_queries(made._base, gallery, session, folder)
+            made.encodings = self._encoded_alone(features, session, limits)
         else:
-            rows = encode(everyone, ranking, self.parameters, session, folder)
-            greatest = ranking.greatest[:queries].copy()
-            made.encodings = Encodings(rows, greatest, np.arange(queries), queries, folder=folder)
+            made.encodings = self._encoded(features, session, limits)
         session.guards[made] = session.guard(features)
         return made
+
+    def _encoded(self, features: Features, session: Session, limits: Limits) -> Encodings:
+        """Return the encodings of all images: those that are kept, or new ones."""
+        everyone = self._ranked(features)
+        folder = self.folder or session.record.file("reranking")
+        kept = (
+            None
+            if folder is None
+            else KeptEncodings(folder, self.features, everyone, self.parameters)
+        )
+        found = None if kept is None else kept.found()
+        if found is not None:
+            session.progress.begin(self.shape[0] * self.shape[1], 0)
+            return found
+        ranking = self._rank(everyone, session, limits, folder)
+        write = partial(encode, everyone, ranking, self.parameters, session)
+        greatest = ranking.greatest[: self.shape[0]].copy()
+        if kept is not None:
+            return kept.make(write, greatest)
+        temporary = TemporaryFolder(session.scratch)
+        return Encodings.of_all(write(temporary), greatest, temporary)
+
+    def _encoded_alone(self, features: Features, session: Session, limits: Limits) -> Encodings:
+        """Return the encodings of queries, each alone with the gallery, and of the gallery."""
+        gallery, (queries, items) = self._ranked(features), self.shape
+        folder = self.folder or session.record.file("reranking")
+        kept = None if folder is None else folder / self.with_
+        session.progress.begin(items * (items + 2) + queries * (items + 1), 0)
+        ranking = rank_all(gallery, self.parameters.neighbors, limits, session, kept)
+        scratch = session.scratch
+        if self.folder is not None:  # which the workers of a cluster see
+            scratch = self.folder / self.with_ / "encodings"
+            scratch.parent.mkdir(parents=True, exist_ok=True)
+        place = TemporaryFolder(scratch)
+        encoded = encode_gallery(gallery, ranking, self.parameters, session, place)
+        return encode_queries(squared(features), encoded, session, place)
+
+    def _rank(
+        self, everyone: Everyone, session: Session, limits: Limits, folder: Path | None
+    ) -> Ranking:
+        """Return the nearest images of all, and their greatest distances."""
+        images, (queries, items) = sum(self.shape), self.shape
+        most, left = self.parameters.neighbors, 2 * images + queries * items
+        if isinstance(everyone, IndexedImages):
+            session.progress.begin(everyone.work() + left, 0)
+            return rank_by_index(everyone, most, limits, session, folder)
+        session.progress.begin(images * images + left, 0)
+        return rank_all(everyone, most, limits, session, folder)
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""

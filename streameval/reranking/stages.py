@@ -11,9 +11,10 @@ from typing import cast
 
 import numpy as np
 
+from streameval.distances.sums import Vectors
 from streameval.output import TemporaryFolder, refused
 from streameval.planning.plan import Cut, Limits, Plan, pieces
-from streameval.planning.problem import Holders, PairSizes, Problem
+from streameval.planning.problem import PairSizes, Problem
 from streameval.planning.stages import stage_plan
 from streameval.reranking.copies import Search, find_copies
 from streameval.reranking.encoding import (
@@ -84,6 +85,8 @@ def rank_all(
     if not most:
         return Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1)), np.zeros(1))
     copies = find_copies(everyone)
+    search, wanted = copies.search(most), most
+    most += max(_kept_places(folder) - search.most, 0)  # the first of more are the nearest of few
     search = copies.search(most)
     plan = everyone.neighbor_plan(search.most, limits)
     with search_record(everyone, search.most, limits, folder) as (record, with_record):
@@ -94,7 +97,21 @@ def rank_all(
         found = _gathered(parts, plan, stage, search)
         record.release()
     del job, parts
-    return search.spread(found, copies, most)
+    ranking = search.spread(found, copies, most)
+    if wanted == most:
+        return ranking
+    item, distance, greatest = ranking
+    first = slice(wanted + 1)
+    item, distance = np.ascontiguousarray(item[:, first]), np.ascontiguousarray(distance[:, first])
+    return Ranking(item, distance, greatest)
+
+
+def _kept_places(folder: Path | None) -> int:
+    """Return how many places the lists have that a folder holds; 0 where it holds none."""
+    if folder is None or not (folder / NEIGHBORS).exists():
+        return 0
+    with Checkpoint(folder / NEIGHBORS, resume=True) as record:
+        return int(record.recorded.get("options", {}).get(NEIGHBORS, 0))
 
 
 def _gathered(
@@ -188,33 +205,28 @@ def block_rows(parameters: Parameters) -> int:
     return max(min(BLOCK_ROWS, BLOCK_ENTRIES // (parameters.k2 * parameters.most_entries)), 1)
 
 
-def ranked_plan(everyone: Everyone, parameters: Parameters, limits: Limits, own: Holders) -> Plan:
-    """Return the plan of a stage that holds the ranking of all, and parts of its own.
+def encoding_plan(everyone: Everyone, parameters: Parameters, limits: Limits) -> Plan:
+    """Return the plan of encoding and averaging.
 
     Raises
     ------
     BudgetError
-        If it does not fit the limits.
+        If they do not fit the limits.
     """
-    size = everyone.shape[0]
-    parts = {
-        "ranking": size * (12 * (parameters.neighbors + 1) + 8),
-        "encodings": size * (16 + 4 * parameters.k2),
-        "rows that were read": size * READ_BYTES,
-    }
-    problem = Problem(size, size, PairSizes(0, 0), everyone.data())
-    return stage_plan(problem, parts | own, limits, of="encodings of ")
-
-
-def encoding_plan(everyone: Everyone, parameters: Parameters, limits: Limits) -> Plan:
-    """Return the plan of encoding and averaging: see `ranked_plan`."""
-    rows, width = min(block_rows(parameters), everyone.shape[0]), everyone.width
+    size, width = everyone.shape[0], everyone.width
+    rows = min(block_rows(parameters), size)
     entries = rows * parameters.most_entries
     encoding = 64 * entries + 16 * rows * width + 2 * TAKEN_BYTES
     averaging = 24 * parameters.k2 * entries + MAPPED_BYTES
     waiting = 12 * parameters.k2 * entries  # for blocks before it
-    making = limits.threads * (max(encoding, averaging) + waiting)
-    return ranked_plan(everyone, parameters, limits, {"images in the making": making})
+    parts = {
+        "ranking": size * (12 * (parameters.neighbors + 1) + 8),
+        "encodings": size * (16 + 4 * parameters.k2),
+        "rows that were read": size * READ_BYTES,
+        "images in the making": limits.threads * (max(encoding, averaging) + waiting),
+    }
+    problem = Problem(size, size, PairSizes(0, 0), everyone.data())
+    return stage_plan(problem, parts, limits, of="encodings of ")
 
 
 def written(
@@ -268,7 +280,10 @@ def _encode(
 ) -> SparseRows:
     """Return V of some images, before the mean."""
     rows = find_distances(ranking, parameters, job, block, watch)
-    weigh(rows, ranking.greatest[slice(*block.rows)], parameters.power)
+    # Of a sample of images, the greatest distance may be less than those of a neighbourhood.
+    furthest = np.maximum.reduceat(rows.value, rows.begin[:-1])
+    greatest = np.maximum(ranking.greatest[slice(*block.rows)], furthest)
+    weigh(rows, greatest, parameters.power)
     return rows
 
 
@@ -279,24 +294,35 @@ def find_distances(
     rows = members(ranking, np.arange(*block.rows), parameters)
     missing = np.flatnonzero(np.isnan(rows.value))
     if missing.size:
-        rows.value[missing] = _distances(cast("Everyone", job.source), block.rows, rows, missing)
+        everyone, pairs = cast("Everyone", job.source), (rows.of_entry, rows.item)
+        image, item = (one[missing].astype(np.int64) for one in pairs)
+        own = everyone.read_query(*block.rows)
+        rows.value[missing] = pair_distances(everyone, own, image, item)
     watch.advance(block.pairs)
     return rows
 
 
-def _distances(everyone: Everyone, span: Span, rows: SparseRows, which: IntArray) -> FloatArray:
-    """Return the canonical distances of some entries of rows, [p] float64."""
-    own = everyone.read_query(*span)
-    image, item = rows.of_entry[which], rows.item[which].astype(np.int64)
+def pair_distances(everyone: Everyone, own: Vectors, image: IntArray, item: IntArray) -> FloatArray:
+    """Return the canonical distances of rows to images, [p] float64.
+
+    Parameters
+    ----------
+    everyone : Everyone
+    own : Vectors
+    image : [p] int64
+        Rows of `own`.
+    item : [p] int64
+        Images, which are read so many at a time that they take little memory.
+    """
     order = np.argsort(item, kind="stable")
-    image, item, found = image[order], item[order], np.empty(len(which))
+    image, item, found = image[order], item[order], np.empty(len(item))
     step = max(TAKEN_BYTES // (everyone.width * 8), 1)
     for start, stop in pieces((0, len(item)), step):
         part = slice(start, stop)
         taken, place = np.unique(item[part], return_inverse=True)
         vectors = everyone.take_gallery(taken)
         found[part] = everyone.distance.pairs(own, vectors, image[part], place)
-    distances = np.empty(len(which))
+    distances = np.empty(len(item))
     distances[order] = found
     return distances
 
@@ -305,5 +331,4 @@ def _mean(single: KeptRows, of: Int32Array, job: Job, block: Block, watch: Watch
     """Return the means of V over the first k2 of the ranking of some images."""
     watch.advance(block.pairs)
     taken, place = np.unique(of[slice(*block.rows)], return_inverse=True)
-    rows = single.take(taken.astype(np.int64))
-    return mean_rows(rows, place.reshape(-1, of.shape[1]).astype(np.int32))
+    return mean_rows(single.take(taken.astype(np.int64)), place.reshape(-1, of.shape[1]))

@@ -142,7 +142,8 @@ class Reranker:
         if self._kept:
             yield from self._kept
             return
-        images, begin = self._encodings.first + columns.item, self._encodings.rows.begin
+        images = self._encodings.first + columns.item
+        begin = self._encodings.rows.begin
         ends = np.cumsum(begin[images + 1] - begin[images])
         left, count = 0, len(images)
         while left < count:

@@ -112,6 +112,12 @@ class Checkpoint(Record):
         self._evaluation = {"format": FORMAT, "manifest": manifest, **_as_json(plan.cut)}
         return plan
 
+    @property
+    def recorded(self) -> Manifest:
+        """What the record is of; empty where nothing is recorded."""
+        recorded: Manifest = self._evaluation.get("manifest", {})
+        return recorded
+
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those before."""
         self._variant = variant
@@ -224,7 +230,8 @@ class Checkpoint(Record):
                 self._store.expire()
             else:
                 self._store = _WorkStore(self._folder)
-                remove(self._folder)
+                remove(self._folder / self._store.inside)  # files that stages keep are in use
+                self._folder.rmdir()
 
     @property
     def begun(self) -> bool:
