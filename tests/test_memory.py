@@ -117,6 +117,20 @@ def test_lists_of_an_index_never_hold_the_gallery(tmp_path: Path, index: str) ->
     assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 7 * 10**8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [("--rerank", "k-reciprocal"), ("--expand", "dba"), ("--rerank-with", "gallery")]
+)
+def test_what_stages_before_counting_hold_is_in_the_plan(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    write_gallery(tmp_path, 30_000)
+    if options[0] == "--rerank-with":
+        options = ("--rerank", "k-reciprocal", *options)
+    summary, peak = measure(tmp_path, 30_000, "1GB", *options)
+    assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 10**9
+
+
 LABELS = """
 import json, sys, time
 import numpy as np, psutil

@@ -98,11 +98,7 @@ def search_plan(images: int, most: int, data: Data, limits: Limits) -> Plan:
     process = here
     if on is not None:
         process = Process(on.memory, on.threads, on.count, {LIBRARIES: on.libraries})
-    problem = Problem(images, images, PairSizes(0, images), data)
-    ranking = search.ranking(here.kept)
-    if sum(ranking.values()) > here.memory:
-        raise refusal(problem, here, ranking, "raise --memory", of="neighbors of ")
-    cut = None
+    problem, cut = Problem(images, images, PairSizes(0, images), data), None
     if kept is not None and kept.layout == "features":
         cut, tasks = Sizes(kept.queries, kept.block, *kept.tile, images), kept.tasks
     if cut is None or sum(search.searching(process, cut).values()) > process.memory:
@@ -114,13 +110,17 @@ def search_plan(images: int, most: int, data: Data, limits: Limits) -> Plan:
     flops = 2 * width * sum(task.pairs for task in tasks)
     threads, memory, parts = process.threads, process.memory, search.searching(process, cut)
     plan = Plan("features", tasks, cut.block, tile, threads, memory, parts, read, flops)
+    gathering = parts
+    if on is not None:
+        sent = {"the job, as it is sent": SENT_BYTES * images, "tasks": TASK_BYTES * len(tasks)}
+        passed = {"merging": search.passed(1, cut.queries)}
+        gathering = {**here.kept, **search.found, **passed, **sent}
+    most_held = max(gathering, search.ranking(here.kept), key=lambda held: sum(held.values()))
+    if sum(most_held.values()) > here.memory:
+        raise refusal(problem, here, most_held, "raise --memory", of="the nearest of ")
     if on is None:
-        return plan if plan.peak >= sum(ranking.values()) else replace(plan, parts=ranking)
-    passed = search.passed(on.count * on.threads, cut.queries)
-    sent = {"the job, as it is sent": SENT_BYTES * images, "tasks": TASK_BYTES * len(tasks)}
-    gathering = {**here.kept, **search.found, "merging": passed, **sent}
-    client = max(ranking, gathering, key=lambda held: sum(held.values()))
-    return replace(plan, workers=on.count, client=client)
+        return replace(plan, parts=most_held)
+    return replace(plan, workers=on.count, client=most_held)
 
 
 def _fitting(search: _Search, problem: Problem, process: Process, limits: Limits) -> Sizes:

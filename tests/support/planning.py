@@ -11,6 +11,7 @@ from streameval.planning.problem import PairSizes as PairSizes
 from streameval.planning.problem import Problem as Problem
 from streameval.planning.problem import ShotSizes as ShotSizes
 from streameval.planning.range import Range as Range
+from streameval.planning.search import search_plan as search_plan
 from streameval.single_shot.ahead import SHOT_RANKS as SHOT_RANKS
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Task",
     "Workers",
     "make_plan",
+    "search_plan",
 ]
