@@ -207,12 +207,13 @@ class Looker:
 
 def _line(tile: Tile) -> tuple[FloatArray, FloatArray]:
     """Return the level of distance 0 of each row, and how levels ascend; NaN where that is open."""
-    rows = len(tile.query)
-    start, slope = tile.row_levels(np.zeros(rows)).tied, np.full(rows, np.nan)
-    for far in FAR[::-1]:
-        level = tile.row_levels(np.full(rows, far)).tied
-        clear = np.isfinite(level) & (level > CLEAR * np.abs(start))
-        slope[clear] = (level[clear] - start[clear]) / far
+    rows, each = len(tile.query), 1 + len(FAR)
+    distances = np.tile(np.append(0.0, FAR), rows)
+    levels = tile.levels(tile.query, each * np.arange(rows + 1), distances).tied.reshape(rows, each)
+    start, far = levels[:, 0].copy(), levels[:, 1:]
+    clear = np.isfinite(far) & (far > CLEAR * np.abs(start)[:, None])
+    at = np.arange(rows), clear.argmax(axis=1)  # the least distance that is clear
+    slope = (np.where(clear[at], far[at], np.nan) - start) / FAR[at[1]]
     return start, slope
 
 
