@@ -13,7 +13,7 @@ from streameval.kernels.marks import MarkColumns
 from streameval.kernels.multiplier import worth_marking
 from streameval.kernels.query_block import QueryBlock, power_of_two, scaled
 from streameval.kernels.sieve import MARKED_ROWS
-from streameval.kernels.tiles import Columns, Tile, as_matrix
+from streameval.kernels.tiles import FINE_QUERIES, Columns, Tile, as_matrix
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 Reach = Callable[[], FloatArray]
@@ -123,10 +123,16 @@ class FeatureColumns:
                 whole[query] = queries.crowded[query] = marked.crowded(int(whole.sum()))
                 yield marked.without(whole[query], last=last and not whole.any())
         if whole.any():
-            products = ProductColumns(self.operands, int(whole.sum()))
+            fine = _fine_rows(len(memory) // (4 * rows), n)
+            products = ProductColumns(self.operands, int(whole.sum()), fine)
             for query, last in _in_pieces(every[whole], rows):
                 values = as_matrix(memory, np.float32, len(query), n)
                 yield products.tile(query, values, last=last)
+
+
+def _fine_rows(most: int, columns: int) -> int:
+    """Return the rows of a finer tile: more, where it has fewer columns than a tile may have."""
+    return FINE_QUERIES * max(most // max(columns, 1), 1)
 
 
 def _in_pieces(query: IntArray, rows: int) -> Iterator[tuple[IntArray, bool]]:

@@ -148,10 +148,18 @@ class FilterColumns(ABC):
 
 
 class ProductColumns(FilterColumns):
-    """Columns of float32 products of so many of the queries."""
+    """Columns of float32 products of so many of the queries.
 
-    def __init__(self, of: Operands, count: int) -> None:
-        self._of = of
+    Parameters
+    ----------
+    of : Operands
+    count : int
+    fine : int
+        Rows of a finer tile.
+    """
+
+    def __init__(self, of: Operands, count: int, fine: int = FINE_QUERIES) -> None:
+        self._of, self._fine_rows = of, fine
         self._product = of.queries.product(of.rows, of.memory, count)
         error = (self._product.roundings + 8) * 2.0**-24 if of.fits else 1.0
         super().__init__(of.queries, of.items, error, of.scale)
@@ -172,8 +180,8 @@ class ProductColumns(FilterColumns):
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield products of queries that float64 may decide, and distances of others."""
         fine = self._fine
-        for start in range(0, len(query), FINE_QUERIES):
-            part = slice(start, start + FINE_QUERIES)
+        for start in range(0, len(query), self._fine_rows):
+            part = slice(start, start + self._fine_rows)
             undecided = self.queries.undecided[query[part]] | fine.copied
             for some, make in ((~undecided, fine.products), (undecided, fine.distances)):
                 if some.any():

@@ -26,7 +26,7 @@ from streameval.typing import (
     IntArray,
 )
 
-FINE_QUERIES = 64  # rows of a finer tile
+FINE_QUERIES = 64  # rows of a finer tile of as many columns as a tile may have
 DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
 MOST_SINGLE, MOST_DOUBLE = (float(np.finfo(kind).max) for kind in (np.float32, np.float64))
