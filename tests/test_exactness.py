@@ -524,6 +524,87 @@ def test_collapsed_models_are_counted_row_by_row(
     assert result.statistics.equals(expected)
 
 
+def partly_collapsed(
+    rng: np.random.Generator, queries: int, parts: list[bool], noise: float
+) -> tuple[Array, Array]:
+    """Return queries, and parts of 32 gallery rows that are as good as the same, or are not."""
+    one = rng.standard_normal(WIDTH)
+    q, *near = (
+        one * (1 + noise * rng.standard_normal((rows, WIDTH)))
+        for rows in (queries, *(32 for _ in parts))
+    )
+    g = [
+        part if alike else rng.standard_normal(part.shape)
+        for part, alike in zip(near, parts, strict=True)
+    ]
+    return q.astype(np.float32), np.concatenate(g).astype(np.float32)
+
+
+@pytest.mark.usefixtures("product")
+@examples(40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.booleans(), min_size=1, max_size=12),
+    st.sampled_from([3e-7, 1e-5]),  # float64 products decide few pairs, or all
+    st.sampled_from([1, 2, 3, 16]),
+    st.sampled_from(METRICS),
+    st.tuples(st.integers(1, 40), st.integers(20, 70)),
+)
+def test_parts_that_products_tell_nothing_of_count_the_same(
+    seed: int, parts: list[bool], noise: float, again: int, metric: Any, tile: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    q, g = partly_collapsed(rng, 30, parts, noise)
+    sides = labels(rng, len(q), len(g))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.kernels.query_block.AGAIN", again)
+        result = evaluate(
+            se.Features(q, g, metric),
+            **sides,
+            range=(-1000.0, 1000.0),
+            tile=tile,
+            threads=1 + seed % 2,
+        )
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("parts", "made"),
+    [
+        ([True] * 32, [0, 4, 12, 28]),
+        ([False] + [True] * 19, [*range(20)]),
+        ([True] * 5 + [False] * 15, [0, 4, *range(12, 20)]),
+        ([True] * 12 + [False] + [True] * 5, [0, 4, *range(12, 18)]),
+    ],
+    ids=["never", "at first", "later", "once"],
+)
+def test_products_that_have_told_nothing_are_tried_now_and_then(
+    parts: list[bool], made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from support.kernels import ProductColumns
+
+    firsts = []
+    multiplied = ProductColumns.tile
+
+    def recorded(columns: ProductColumns, *args: Any, **kwargs: Any) -> Any:
+        tile = multiplied(columns, *args, **kwargs)
+        firsts.append(int(tile.columns.item[0]))
+        return tile
+
+    monkeypatch.setattr(ProductColumns, "tile", recorded)
+    rng = np.random.default_rng(19)
+    q, g = partly_collapsed(rng, 30, parts, 1e-5)
+    query, gallery = rng.integers(0, 200, len(q)), rng.integers(0, 200, len(g))  # no junk
+    sides = {"query": se.Labels(query), "gallery": se.Labels(gallery)}
+    tile = len(q), 32
+    result = evaluate(se.Features(q, g), **sides, protocol="no-camera", tile=tile, threads=1)
+    distances, thresholds = canonical_distances(q, g, "cosine"), result.statistics.thresholds
+    expected = oracle_statistics(distances, query, gallery, thresholds=thresholds)
+    assert result.statistics.equals(expected)
+    assert firsts == [32 * part for part in made]
+
+
 def test_rows_of_wide_tiles_are_counted_whole_where_a_part_has_collapsed() -> None:
     rng = np.random.default_rng(18)
     one, gallery = rng.standard_normal(8), 33_000

@@ -123,11 +123,26 @@ class FeatureColumns:
                 whole[query] = queries.crowded[query] = marked.crowded(int(whole.sum()))
                 yield marked.without(whole[query], last=last and not whole.any())
         if whole.any():
-            fine = _fine_rows(len(memory) // (4 * rows), n)
-            products = ProductColumns(self.operands, int(whole.sum()), fine)
-            for query, last in _in_pieces(every[whole], rows):
-                values = as_matrix(memory, np.float32, len(query), n)
-                yield products.tile(query, values, last=last)
+            yield from self._products(every[whole], rows, memory)
+
+    def _products(self, query: IntArray, rows: int, memory: ByteArray) -> Iterator[Tile]:
+        """Yield tiles of products: in float64 at once, where in float32 they have told nothing."""
+        operands, n = self.operands, len(self.columns.item)
+        finer = _fine_rows(len(memory) // (4 * rows), n)
+        most, trials = min(rows, finer, len(memory) // max(8 * n, 1)), operands.queries.trials
+        fine = trials.hopeless(query)
+        if fine.any():
+            fine &= operands.fine.decides(query) & (most > 0)
+        single, double = query[~fine], query[fine]
+        if len(single):
+            products = ProductColumns(operands, len(single), finer)
+            for part, last in _in_pieces(single, rows):
+                values = as_matrix(memory, np.float32, len(part), n)
+                yield products.tile(part, values, last=last and not len(double))
+        trials.leave_out(double)
+        for part, last in _in_pieces(double, max(most, 1)):
+            values = as_matrix(memory, np.float64, len(part), n)
+            yield operands.fine.tile(part, values, last=last)
 
 
 def _fine_rows(most: int, columns: int) -> int:

@@ -13,20 +13,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from streameval.distances.sums import Vectors
 from streameval.kernels.query_block import QueryBlock
 from streameval.kernels.tiles import FINE_QUERIES, Columns, Levels, Tile
-from streameval.typing import ByteArray, Float32Array, FloatArray, FloatingArray, Indices, IntArray
+from streameval.typing import (
+    BoolArray,
+    ByteArray,
+    Float32Array,
+    FloatArray,
+    FloatingArray,
+    Indices,
+    IntArray,
+)
 
 COPIES = 4  # of each distinct row, from which on distances are computed once
 LEVELS = 1 << 15  # computed at a time: their temporaries stay in cache
 
 
-class Operands(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Operands:
     """What is multiplied with a block of queries.
 
     Attributes
@@ -58,6 +66,11 @@ class Operands(NamedTuple):
     scale: float
     fits: bool
     memory: ByteArray
+
+    @cached_property
+    def fine(self) -> FineColumns:
+        """The same columns, of products in float64."""
+        return FineColumns(self.queries, self.items, self.columns.item, self.ruled_out)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -166,6 +179,7 @@ class ProductColumns(FilterColumns):
 
     def tile(self, query: IntArray, values: Float32Array, *, last: bool) -> Tile:
         """Return the tile of some queries, ascending; its values are written."""
+        self.queries.trials.make(query)
         if self.usable:
             self._product.write(query, values)
         else:
@@ -173,17 +187,14 @@ class ProductColumns(FilterColumns):
         row = self.queries.offset_row[query]
         return FilterTile(values, query, row, self._of.columns, last, of=self)
 
-    @cached_property
-    def _fine(self) -> FineColumns:
-        return FineColumns(self.queries, self.items, self._of.columns.item, self._of.ruled_out)
-
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield products of queries that float64 may decide, and distances of others."""
-        fine = self._fine
+        fine = self._of.fine
+        self.queries.trials.refine(query)
         for start in range(0, len(query), self._fine_rows):
             part = slice(start, start + self._fine_rows)
-            undecided = self.queries.undecided[query[part]] | fine.copied
-            for some, make in ((~undecided, fine.products), (undecided, fine.distances)):
+            told = fine.decides(query[part])
+            for some, make in ((told, fine.products), (~told, fine.distances)):
                 if some.any():
                     yield make(values[part][some], query[part][some])
 
@@ -221,13 +232,24 @@ class FineColumns(FilterColumns):
         self.queries.undecided[query] = True
         yield self.distances(values, query)
 
+    def decides(self, query: IntArray) -> BoolArray:
+        """Tell of which queries products may decide most pairs, as far as is known."""
+        return ~(self.queries.undecided[query] | self.copied)
+
     def products(self, given: FloatingArray, query: IntArray) -> Tile:
         """Return float64 products of some queries; +inf where `given` is."""
-        rows, norms = self.queries.vectors.take(query)
-        values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
+        values = np.empty(given.shape)
+        tile = self.tile(query, values, last=False)
         np.copyto(values, np.inf, where=np.isinf(given))
+        return tile
+
+    def tile(self, query: IntArray, values: FloatArray, *, last: bool) -> Tile:
+        """Return the tile of some queries, ascending; its values are written."""
+        rows, norms = self.queries.vectors.take(query)
+        rows *= self.queries.filter.factor(norms, 1.0)[:, None]
+        np.matmul(rows, self._rows.rows.T, out=values)
         row = self.queries.offset_row[query]
-        return FilterTile(values, query, row, self.columns, last=False, of=self)
+        return FilterTile(values, query, row, self.columns, last, of=self)
 
     def distances(self, given: FloatingArray, query: IntArray) -> Tile:
         """Return canonical distances of some queries; +inf where `given` is."""

@@ -18,7 +18,10 @@ from streameval.kernels.multiplier import (
     sieve_of,
 )
 from streameval.kernels.sieve import Digits
-from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
+from streameval.typing import BoolArray, ByteArray, Float32Array, FloatArray, IntArray
+
+UNTRIED, MADE = -1, 0  # no product was made; the last was made, and not found to be of no use
+SOON, AGAIN = 4, 16  # one product in so many is made, where none has been of use: at first, later
 
 
 def power_of_two(value: float) -> float:
@@ -34,6 +37,44 @@ def scaled(rows, factor):  # type: ignore[no-untyped-def]
         for d in range(rows.shape[1]):
             out[i, d] = np.float32(np.float64(rows[i, d]) * factor[i])
     return out
+
+
+class Trials:
+    """Of which queries float32 products tell nothing, so that they need not be made.
+
+    From time to time one is made nonetheless: soon at first, so that a few rows that are nearly
+    alike do not slow down all that follow.
+    What is noted by one task is for those that follow, none of which has to know.
+
+    Parameters
+    ----------
+    queries : int
+        Of a block.
+    """
+
+    def __init__(self, queries: int) -> None:
+        self._told = np.zeros(queries, np.bool_)  # whether any product was of use
+        self._left = np.full(queries, UNTRIED)  # tiles until one is made again
+        self._pause = np.full(queries, SOON)  # the same, once the next is of no use
+
+    def hopeless(self, query: IntArray) -> BoolArray:
+        """Tell which queries to make no product of now: none has been of use, and one was made."""
+        return ~self._told[query] & (self._left[query] > 1)
+
+    def leave_out(self, query: IntArray) -> None:
+        """Note that products are not made."""
+        self._left[query] -= 1
+
+    def make(self, query: IntArray) -> None:
+        """Note that products are made: of use, unless it is noted that they are not."""
+        self._told[query] |= self._left[query] == MADE
+        self._left[query] = MADE
+
+    def refine(self, query: IntArray) -> None:
+        """Note that the last products were of no use; it may be noted more than once."""
+        useless = query[self._left[query] == MADE]
+        self._left[useless] = self._pause[useless]
+        self._pause[useless] = np.minimum(2 * self._pause[useless], AGAIN)
 
 
 class QueryBlock:
@@ -56,6 +97,8 @@ class QueryBlock:
         task for those that follow, none of which has to know.
     crowded : [m] bool
         Queries of which the sieve marks too many pairs, noted likewise.
+    trials : Trials
+        Of float32 products.
     filter : Filter
         Of the distance; it and what follows are there if the distance has one.
     scale : float
@@ -81,6 +124,7 @@ class QueryBlock:
         self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
         self.asked = np.arange(len(offset_row)) if asked is None else asked
         self.undecided, self.crowded = np.zeros((2, len(vectors.norms)), np.bool_)
+        self.trials = Trials(len(vectors.norms))
         if distance.filter is not None:
             self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))
             self.scale = 1.0 if self.filter.normalised else power_of_two(longest)
