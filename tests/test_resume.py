@@ -392,7 +392,7 @@ def test_a_record_of_another_format_is_refused_by_name(folder: Path) -> None:
     session = store.writable()
     zarr.open_group(session.store, mode="a").attrs["manifest"] = "{}"
     session.commit("1 tasks")
-    with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 8 is"):
+    with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 9 is"):
         Checkpoint(folder / "progress", resume=True)
     shutil.rmtree(folder / "progress")  # nothing holds its lock
 

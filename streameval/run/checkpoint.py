@@ -40,7 +40,7 @@ from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
-FORMAT = 8  # of what is written; no other one is read
+FORMAT = 9  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
