@@ -7,6 +7,7 @@ two ways to do the same work.
 from __future__ import annotations
 
 import warnings
+import weakref
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -603,6 +604,25 @@ def test_products_that_have_told_nothing_are_tried_now_and_then(
     expected = oracle_statistics(distances, query, gallery, thresholds=thresholds)
     assert result.statistics.equals(expected)
     assert firsts == [32 * part for part in made]
+
+
+def test_rows_in_float64_are_of_one_tile_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from support.kernels import FineColumns
+
+    made: list[weakref.ref[FineColumns]] = []
+    make = FineColumns.__init__
+
+    def recorded(columns: FineColumns, *args: Any) -> None:
+        held = [own for own in (known() for known in made) if own is not None]
+        assert not any("_rows" in vars(own) for own in held)
+        make(columns, *args)
+        made.append(weakref.ref(columns))
+
+    monkeypatch.setattr(FineColumns, "__init__", recorded)
+    rng = np.random.default_rng(20)
+    q, g = partly_collapsed(rng, 30, [True] * 8, 1e-5)
+    evaluate(se.Features(q, g), **labels(rng, len(q), len(g)), tile=(30, 32), threads=1)
+    assert len(made) > 5
 
 
 def test_rows_of_wide_tiles_are_counted_whole_where_a_part_has_collapsed() -> None:

@@ -143,6 +143,7 @@ class FeatureColumns:
         for part, last in _in_pieces(double, max(most, 1)):
             values = as_matrix(memory, np.float64, len(part), n)
             yield operands.fine.tile(part, values, last=last)
+        operands.release()
 
 
 def _fine_rows(most: int, columns: int) -> int:

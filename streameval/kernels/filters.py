@@ -72,6 +72,11 @@ class Operands:
         """The same columns, of products in float64."""
         return FineColumns(self.queries, self.items, self.columns.item, self.ruled_out)
 
+    def release(self) -> None:
+        """Let go of rows in float64, which the last tile holds until there is another."""
+        if "fine" in vars(self):
+            self.fine.release()
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilterTile(Tile):
@@ -231,6 +236,10 @@ class FineColumns(FilterColumns):
         """Yield the canonical distances of queries."""
         self.queries.undecided[query] = True
         yield self.distances(values, query)
+
+    def release(self) -> None:
+        """Let go of the rows: no tile of these columns is asked for any more."""
+        del self._rows
 
     def decides(self, query: IntArray) -> BoolArray:
         """Tell of which queries products may decide most pairs, as far as is known."""
