@@ -129,7 +129,7 @@ class FeatureColumns:
         """Yield tiles of products: in float64 at once, where in float32 they have told nothing."""
         operands, n = self.operands, len(self.columns.item)
         finer = _fine_rows(len(memory) // (4 * rows), n)
-        most, trials = min(rows, finer, len(memory) // max(8 * n, 1)), operands.queries.trials
+        most, trials = min(rows, len(memory) // max(8 * n, 1)), operands.queries.trials
         fine = trials.hopeless(query)
         if fine.any():
             fine &= operands.fine.decides(query) & (most > 0)

@@ -235,7 +235,9 @@ class FineColumns(FilterColumns):
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield the canonical distances of queries."""
         self.queries.undecided[query] = True
-        yield self.distances(values, query)
+        for start in range(0, len(query), FINE_QUERIES):
+            part = slice(start, start + FINE_QUERIES)
+            yield self.distances(values[part], query[part])
 
     def release(self) -> None:
         """Let go of the rows: no tile of these columns is asked for any more."""
