@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.stretches import cumulated, histogram_of
+from streameval.stretches import cumulated, entries_of, histogram_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
@@ -321,10 +321,10 @@ class RankStatistics:
         """
         wanted = np.arange(self.queries)[queries]
         counts = self.positives[wanted]
-        start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
-        of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
+        indptr, entry = entries_of(self.indptr[wanted], counts)
+        of = {"query": wanted, "positive": entry}
         taken = self._rows(of) | {"group": None} | self.histogram_of_some(wanted)
-        return RankStatistics(indptr=cumulated(counts), thresholds=self.thresholds, **taken)
+        return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
 
     def _rows(self, of: Mapping[str, AnyArray | slice]) -> dict[str, Any]:
         """Return the fields of some axes with these rows alone: indices, a mask or a slice."""

@@ -15,7 +15,7 @@ def rows_of(indptr: IntArray) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
-def cumulated(counts: AnyArray) -> IntArray:
+def cumulated(counts: AnyArray | list[int]) -> IntArray:
     """Return the sums of the first 0, 1, .. n counts or flags, [n + 1] int64.
 
     Of stretches of so many: where each begins, and the last one ends.
@@ -23,6 +23,20 @@ def cumulated(counts: AnyArray) -> IntArray:
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
+
+
+def entries_of(begin: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the entries of stretches, one after the other: (indptr [n + 1], entry).
+
+    Parameters
+    ----------
+    begin, counts : [n] int64
+        Where each stretch begins in a list, and how many entries it has.
+    """
+    indptr = cumulated(counts)
+    entry = np.repeat(begin - indptr[:-1], counts)
+    entry += np.arange(indptr[-1])
+    return indptr, entry
 
 
 def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:

@@ -28,6 +28,14 @@ KINDS = [
     "any size",
     "with zeros",
 ]
+PARAMETERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "k1": st.sampled_from([2, 3, 5, 7, 20]),
+        "k2": st.sampled_from([1, 2, 6, 12]),
+        "lambda_": st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+        "power": st.sampled_from([2, 4]),
+    }
+)
 METRICS = ("cosine", "euclidean", "sqeuclidean")
 
 
@@ -74,6 +82,16 @@ def all_distances(source: se.Reranked) -> Array:
     return np.concatenate([block for _, block in blocks], axis=1)
 
 
+def check_statistics(
+    source: se.Reranked, expected: Array, rng: np.random.Generator, draw: st.DrawFn
+) -> None:
+    """Assert that what is counted is what is of the distances of all pairs."""
+    sides, tile = labels(rng, *expected.shape), draw(st.sampled_from([None, (5, 17)]))
+    result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))
+    by_matrix = evaluate(se.Distances(expected), **sides, range=(0, 1))
+    assert result.statistics.equals(by_matrix.statistics)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @examples(12)
@@ -81,12 +99,7 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
     draw = data.draw
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     queries, items = draw(st.integers(1, 12)), draw(st.integers(1, 90))
-    given = {
-        "k1": draw(st.sampled_from([2, 3, 5, 7, 20])),
-        "k2": draw(st.sampled_from([1, 2, 6, 12])),
-        "lambda_": draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
-        "power": draw(st.sampled_from([2, 4])),
-    }
+    given = draw(PARAMETERS)
     metric = draw(st.sampled_from(METRICS[kind == "with zeros" :]))
     block = draw(st.sampled_from([1024, 32]))
     rows = images(rng, kind, queries + items, 33)
@@ -98,11 +111,7 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
         patch.setattr(search_module, "LEAST_BLOCK", block)
         patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
         assert np.array_equal(all_distances(source), expected)
-    sides = labels(rng, queries, items)
-    tile = draw(st.sampled_from([None, (5, 17)]))
-    result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))
-    by_matrix = evaluate(se.Distances(expected), **sides, range=(0, 1))
-    assert result.statistics.equals(by_matrix.statistics)
+    check_statistics(source, expected, rng, draw)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,12 +123,7 @@ def test_a_query_with_the_gallery_is_as_if_it_were_the_only_one(
     draw = data.draw
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     queries, items = draw(st.integers(1, 12)), draw(st.integers(1, 90))
-    given = {
-        "k1": draw(st.sampled_from([2, 3, 5, 7, 20])),
-        "k2": draw(st.sampled_from([1, 2, 6, 12])),
-        "lambda_": draw(st.sampled_from([0.0, 0.3, 1.0])),
-        "power": draw(st.sampled_from([2, 4])),
-    }
+    given = draw(PARAMETERS)
     metric = draw(st.sampled_from(METRICS[kind == "with zeros" :]))
     rows = images(rng, kind, queries + items, 33)
     query, gallery = rows[:queries], rows[queries:]
@@ -132,11 +136,7 @@ def test_a_query_with_the_gallery_is_as_if_it_were_the_only_one(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alone_module, "STEP", draw(st.sampled_from([1024, 7])))
         assert np.array_equal(all_distances(source), expected)
-    sides = labels(rng, queries, items)
-    tile = draw(st.sampled_from([None, (5, 17)]))
-    result = evaluate(source, **sides, tile=tile, threads=draw(st.sampled_from([1, 2])))
-    by_matrix = evaluate(se.Distances(expected), **sides, range=(0, 1))
-    assert result.statistics.equals(by_matrix.statistics)
+    check_statistics(source, expected, rng, draw)
 
 
 def test_exponential_is_within_one_unit_in_the_last_place() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from clusters import cluster, labels, write_inputs
-from documents import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle_reranking import oracle_of_lists, squared_distances
 from profiles import examples
-from reference import canonical_distances
 from support.cli import main
 from support.reranking import (
     copies_module,
-    exponentials,
     greatest_module,
     indexed_module,
     reranked_module,
 )
-from test_reranking import all_distances, images
-from test_reranking_stages import Stopped, reranked
+from test_reranking import PARAMETERS, all_distances, images
+from test_reranking_stages import Stopped, reranked, run_killed
 
 import streameval as se
 
@@ -43,69 +38,6 @@ def folder(tmp_path: Path) -> Path:
     return write_inputs(tmp_path)
 
 
-def oracle_given(
-    lists: Array, squared: Array, sample: Array, shape: tuple[int, int], options: dict[str, Any]
-) -> Array:
-    """Return the distances of the definition, [Q, G], with these lists in place of the nearest.
-
-    Parameters
-    ----------
-    lists : [N, K + 1] integers
-    squared : [N, N] float64
-    sample : [S] integers
-        The images that the greatest distances of gallery items are to.
-    shape : (int, int)
-    options : dict
-        k1, k2, lambda and power.
-    """
-    k1, k2, mix = options["k1"], options["k2"], options["lambda_"]
-    count, queries = sum(shape), shape[0]
-
-    def reciprocal(i: int, k: int) -> set[int]:
-        return {j for j in lists[i, : k + 1].tolist() if i in lists[j, : k + 1]}
-
-    def relative(distances: Array, greatest: float) -> Array:
-        found = distances / greatest if greatest > 0 else np.zeros(distances.shape)
-        return found if options["power"] == 2 else found * found
-
-    def furthest(i: int, among: Array) -> float:
-        return float(squared[i, among[among != i]].max(initial=0.0))
-
-    weights, greatest = np.zeros((count, count)), np.zeros(count)
-    for i in range(count):
-        first = reciprocal(i, k1)
-        chosen = set(first)
-        for candidate in first:
-            more = reciprocal(candidate, int(np.around(k1 / 2)))
-            if 3 * len(more & first) > 2 * len(more):
-                chosen |= more
-        members = np.array(sorted(chosen))
-        looked_at = np.arange(count) if i < queries else sample
-        greatest[i] = max(furthest(i, one) for one in (looked_at, lists[i], members))
-        values = exponentials(-relative(squared[i, members], greatest[i]))
-        weights[i, members] = values / np.cumsum(values)[-1]
-    if k2 > 1:
-        near, sums = np.sort(lists[:, :k2], axis=1), np.zeros_like(weights)
-        for t in range(near.shape[1]):
-            sums += weights[near[:, t]]
-        weights = sums / near.shape[1]
-    distances = np.empty(shape)
-    for q in range(queries):
-        shared = np.zeros(shape[1])
-        for m in range(count):
-            shared += np.minimum(weights[q, m], weights[queries:, m])
-        shared = np.minimum(shared, 1.0)
-        jaccard = 1.0 - shared / (2.0 - shared)
-        distances[q] = (1.0 - mix) * jaccard + mix * relative(squared[q, queries:], greatest[q])
-    return distances
-
-
-def canonical(rows: Array, metric: str) -> Array:
-    squared = canonical_distances(rows, rows, "cosine" if metric == "cosine" else "sqeuclidean")
-    np.fill_diagonal(squared, 0.0)
-    return squared
-
-
 @pytest.mark.parametrize("kind", ["random", "clustered", "few values", "copies", "half"])
 @given(data=st.data())
 @examples(8)
@@ -113,12 +45,7 @@ def test_a_flat_index_gives_the_exact_distances(kind: str, data: st.DataObject) 
     draw = data.draw
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     queries, items = draw(st.integers(1, 12)), draw(st.integers(1, 90))
-    options = {
-        "k1": draw(st.sampled_from([2, 5, 20])),
-        "k2": draw(st.sampled_from([1, 6, 12])),
-        "lambda_": draw(st.sampled_from([0.0, 0.3, 1.0])),
-        "power": draw(st.sampled_from([2, 4])),
-    }
+    options = draw(PARAMETERS)
     rows = images(rng, kind, queries + items, draw(st.sampled_from([3, 33])))
     if kind == "few values" and not rows.any(axis=1).all():
         rows[:, 0] = 1
@@ -166,7 +93,7 @@ def test_distances_are_those_of_the_definition_given_the_lists(
     with pytest.MonkeyPatch.context():
         found = all_distances(source)
     ((lists, distance, greatest),) = kept
-    squared, own = canonical(rows, metric), np.arange(700)
+    squared, own = squared_distances(rows, metric), np.arange(700)
     assert np.array_equal(lists[:, 0], own)
     assert all(len(set(row)) == len(row) for row in lists.tolist())
     near = squared[own[:, None], lists[:, 1:]]
@@ -180,7 +107,7 @@ def test_distances_are_those_of_the_definition_given_the_lists(
     assert len(sample) == 3
     assert (greatest[40:] < squared[40:].max(axis=1)).any()
     assert np.array_equal(greatest[:40], squared[:40].max(axis=1))
-    assert np.array_equal(found, oracle_given(lists, squared, sample, shape, options))
+    assert np.array_equal(found, oracle_of_lists(squared, lists, sample, shape, options))
     assert found.min() >= 0
     assert found.max() <= 1
 
@@ -313,33 +240,10 @@ def test_an_interrupted_run_goes_on(folder: Path, stop: str) -> None:
     assert ("index" in resumed.passes) == (stop == "index")
 
 
-KILLED = """
-import os, pathlib, signal, sys, warnings
-import clusters, test_reranking_index as index, streameval as se
-
-class Killed(se.Progress):
-    def start(self, label, pairs):
-        self.label, self.pairs, self.done = label, pairs, 0
-    def advance(self, pairs):
-        self.done += pairs
-        if self.label == sys.argv[2] and self.done >= self.pairs / 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-from support.run import checkpoint_module
-checkpoint_module.COMMIT_SECONDS = 0.0
-index.indexed_module.BLOCK_ROWS = 16
-folder = pathlib.Path(sys.argv[1])
-se.evaluate(index.reranked(folder, **index.APPROXIMATE), **clusters.labels(folder),
-            progress=Killed(), checkpoint=folder / "kept", resume=True, threads=1)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["index", "neighbors", "greatest", "encoding", "counting"])
 def test_killed_in_any_stage_and_resumed(folder: Path, stage: str) -> None:
-    command = [sys.executable, "-c", KILLED, str(folder), stage]
-    done = subprocess.run(command, cwd=ROOT / "tests", check=False)
-    assert done.returncode == -signal.SIGKILL
+    run_killed(folder, stage, **APPROXIMATE)
     kept = {"checkpoint": folder / "kept", "resume": True, "threads": 1}
     found = se.evaluate(reranked(folder, **APPROXIMATE), **labels(folder), **kept)
     whole = se.evaluate(reranked(folder, **APPROXIMATE), **labels(folder), threads=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -202,8 +203,7 @@ def test_fewer_neighbors_are_the_first_of_more(
     rows[::7] = rows[3]
     np.save(folder / "g.npy", rows)
     se.evaluate(reranked(folder, folder=kept), **labels(folder))
-    done, passes = [], Stopped()
-    passes.advance = done.append  # type: ignore[method-assign]
+    passes = Stopped()
     found = se.evaluate(reranked(folder, folder=kept, **fewer), **labels(folder), progress=passes)
     assert found.statistics.equals(
         se.evaluate(reranked(folder, **fewer), **labels(folder)).statistics
@@ -215,32 +215,45 @@ def test_fewer_neighbors_are_the_first_of_more(
     assert begun.passes == []
 
 
-KILLED = """
-import os, pathlib, signal, sys
-import clusters, test_reranking_stages as stages, streameval as se
-
 class Killed(se.Progress):
-    def start(self, label, pairs):
+    """Kills the process where half of a pass is done."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+
+    def start(self, label: str, pairs: int) -> None:
         self.label, self.pairs, self.done = label, pairs, 0
-    def advance(self, pairs):
+
+    def advance(self, pairs: int) -> None:
         self.done += pairs
-        if self.label == sys.argv[2] and self.done > self.pairs / 2:
+        if self.label == self.stage and self.done >= self.pairs / 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
+
+KILLED = """
+import json, pathlib, sys
+import clusters, streameval as se, test_reranking_stages as stages
+from support.reranking import indexed_module
 from support.run import checkpoint_module
 checkpoint_module.COMMIT_SECONDS = 0.0
-folder = pathlib.Path(sys.argv[1])
-kept = {"checkpoint": folder / "kept", "resume": True} if len(sys.argv) < 5 else {}
-source = stages.reranked(folder, with_=sys.argv[3], folder=None if kept else sys.argv[4])
-se.evaluate(source, **clusters.labels(folder), progress=Killed(), **kept)
+indexed_module.BLOCK_ROWS = 16
+folder, stage, options = pathlib.Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+kept = {} if "folder" in options else {"checkpoint": folder / "kept", "resume": True}
+se.evaluate(stages.reranked(folder, **options), **clusters.labels(folder),
+            progress=stages.Killed(stage), threads=1, **kept)
 """
+
+
+def run_killed(folder: Path, stage: str, /, **options: Any) -> None:
+    """Re-rank in a process that is killed; the record is in `kept`, unless a folder is given."""
+    command = [sys.executable, "-c", KILLED, str(folder), stage, json.dumps(options)]
+    assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("with_", "stage"), EVERY_STAGE)
 def test_killed_in_any_stage_and_resumed(folder: Path, with_: str, stage: str) -> None:
-    command = [sys.executable, "-c", KILLED, str(folder), stage, with_]
-    assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
+    run_killed(folder, stage, with_=with_)
     source = reranked(folder, with_=with_)
     found = se.evaluate(source, **labels(folder), checkpoint=folder / "kept", resume=True)
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
@@ -251,8 +264,7 @@ def test_killed_in_any_stage_and_resumed(folder: Path, with_: str, stage: str) -
 def test_killed_in_any_stage_with_a_folder(folder: Path, stage: str) -> None:
     """Nothing that is unfinished is taken for whole, nor left behind."""
     kept = folder / "kept of all"
-    command = [sys.executable, "-c", KILLED, str(folder), stage, "all", str(kept)]
-    assert subprocess.run(command, cwd=HERE, check=False).returncode == -signal.SIGKILL
+    run_killed(folder, stage, folder=str(kept))
     whole = stage in ("positives", "counting")
     assert len(list(kept.glob("encodings*"))) == whole
     again = Stopped()

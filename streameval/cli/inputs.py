@@ -134,7 +134,7 @@ def check_source(values: Values) -> None:
     remedy = "give --neighbors URI, or --index SPEC and features"
     searched = lists or values.get("rerank_index") is not None
     check_effect("search", searched, f"{remedy}; or --rerank-index FACTORY")
-    check_effect(f"neighbor_distances k {SEARCHES.replace('search ', '')}", lists, remedy)
+    check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
     if lists:
         check_effect("width", values["k"] == "auto", "give -k auto")
 
@@ -200,7 +200,7 @@ def open_source(values: Values, labels: Sequence[Labels] = ()) -> Source | None:
             return se.Reranked(made, **chosen, **numbers)
     if not has_lists(values):
         return made
-    names = f"index k {SEARCHES}".split()
+    names = f"index k search {SEARCHES}".split()
     chosen = {name: values[name] for name in names if values[name] is not None}
     lists = values["neighbors"], values["neighbor_distances"]
     return se.Neighbors(*lists, features=features, **(chosen | fill))

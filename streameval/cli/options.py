@@ -313,7 +313,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """Attributes of `click.option` by a name, of which flags are made where there are none."""
 
-SEARCHES = "search train_rows save_index missing tighten canonical width"
+SEARCHES = "train_rows save_index missing tighten canonical width"
 """Options of lists of neighbours, as `Neighbors` calls them."""
 GROUPS = {
     **{
@@ -322,7 +322,7 @@ GROUPS = {
         )
         for side in SIDES
     },
-    "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
+    "LISTS": f"neighbors neighbor_distances index k search {SEARCHES}",
     "MORE": "multi_query_ids multi_query_cams multi_query_labels fuse",
     "RULES": "vp false_rate_budget ap unmatched metrics",
     "SESSION": "memory threads workers scheduler",

@@ -16,7 +16,7 @@ from streameval.planning.planner import make_plan
 from streameval.planning.problem import PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
-from streameval.reranking.everyone import SQUARED, Everyone, Gallery
+from streameval.reranking.everyone import Everyone, Gallery
 from streameval.reranking.lists import check_found, merge_nearest, unpacked
 from streameval.reranking.nearest import Looker, NearestItems, Reach
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
@@ -66,9 +66,7 @@ class InGallery(Everyone):
     """
 
     def __init__(self, features: Features) -> None:
-        self._sides = features.inputs()
-        self.metric = SQUARED.get(features.metric, features.metric)
-        self.dtype = features.dtype
+        super().__init__(features)
         self.query, self.gallery = features.query, features.gallery
 
     def neighbor_plan(self, most: int, limits: Limits) -> Plan:

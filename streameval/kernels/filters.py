@@ -74,8 +74,9 @@ class Operands:
 
     def release(self) -> None:
         """Let go of rows in float64, which the last tile holds until there is another."""
-        if "fine" in vars(self):
-            self.fine.release()
+        fine = vars(self).pop("fine", None)  # the cached one, if any
+        if fine is not None:
+            fine.release()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

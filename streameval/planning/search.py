@@ -25,9 +25,15 @@ from streameval.planning.problem import Data, Holders, PairSizes, Problem
 BLOCKS = 8  # of images, at least
 LEAST_BLOCK, MOST_BLOCK = 1024, 32_768  # images; of larger ones tasks hold more, and are no faster
 LIMIT_BYTES = 64  # of a column and a neighbour, while nothing is known of the column
-LOOKED_BYTES = 32 << 18  # of pairs that are decided together
+LOOKED = 1 << 18  # pairs that are decided together
+LOOKED_BYTES = 32 * LOOKED
 IMAGE_BYTES = 72  # which are copies, pairs with themselves, and how near and far others are
 SENT_BYTES = 44  # the same, of a job that is sent
+
+
+def width_of(most: int) -> int:
+    """Return W: how many numbers of 8 bytes hold K distances, K items and a greatest distance."""
+    return most + -(-most // 2) + 1
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class _Search:
     @property
     def row(self) -> int:
         """Bytes of what has been found of an image: distances, items of 4 bytes, the greatest."""
-        return 8 * (self.most + -(-self.most // 2) + 1)
+        return 8 * width_of(self.most)
 
     @property
     def found(self) -> Holders:

@@ -17,7 +17,7 @@ from streameval.compilation import compiled
 from streameval.errors import OptionError
 from streameval.protocols.labels import Labels, check_kinds, missing, whole_numbers
 from streameval.protocols.rules import Test
-from streameval.stretches import cumulated
+from streameval.stretches import entries_of
 from streameval.typing import AnyArray, BoolArray, HashArray, Int32Array, IntArray
 
 BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
@@ -168,11 +168,8 @@ class Matches:
     def of(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the items of some queries: (indptr [n + 1], item)."""
         code = self._code[start:stop]
-        begin, indptr = self._begin[code], cumulated(self._count[code])
-        # the ranges begin[q] : begin[q] + count[q], one after the other
-        shift = np.repeat(begin - indptr[:-1], np.diff(indptr))
-        shift += np.arange(indptr[-1])
-        return indptr, self._item[shift]
+        indptr, entry = entries_of(self._begin[code], self._count[code])
+        return indptr, self._item[entry]
 
 
 def distinct(labels: AnyArray) -> AnyArray:

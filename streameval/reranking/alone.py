@@ -30,11 +30,11 @@ from streameval.reranking.encoding import (
     mean_rows,
     members,
     overlap,
-    ragged,
     weigh,
 )
 from streameval.reranking.everyone import Everyone
 from streameval.reranking.kept import KeptRows
+from streameval.stretches import cumulated, entries_of
 from streameval.typing import AnyArray, FloatArray, Int32Array, IntArray
 
 QUERY = 0  # the query, among the images
@@ -59,12 +59,12 @@ class Reversed(NamedTuple):
         """Return in which of some lists, [G, n] items, each item is."""
         count = np.bincount(lists.ravel(), minlength=len(lists))
         order = np.argsort(lists.ravel(), kind="stable")
-        begin = np.concatenate([[0], np.cumsum(count)])
-        return cls(begin, (order // lists.shape[1]).astype(np.int32))
+        return cls(cumulated(count), (order // lists.shape[1]).astype(np.int32))
 
     def holders(self, items: IntArray) -> IntArray:
         """Return the items in whose lists some are, ascending."""
-        _, entry = ragged(self.begin, items)
+        begin = self.begin[items]
+        _, entry = entries_of(begin, self.begin[items + 1] - begin)
         return np.unique(self.item[entry]).astype(np.int64)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.reranking.exponential import exp_down
+from streameval.stretches import rows_of
 from streameval.typing import AnyArray, FloatArray, Indices, Int32Array, IntArray
 
 
@@ -98,21 +99,7 @@ class SparseRows(NamedTuple):
     @property
     def of_entry(self) -> IntArray:
         """The row of each entry, [E] int64."""
-        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
-
-
-def ragged(begin: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
-    """Return where each of some rows begins once they are put together, and the entries of all.
-
-    Parameters
-    ----------
-    begin : [n + 1] int64
-        Where each row begins.
-    which : [m] int64
-    """
-    count = begin[which + 1] - begin[which]
-    first = np.concatenate([[0], np.cumsum(count)])
-    return first, np.arange(first[-1]) + np.repeat(begin[which] - first[:-1], count)
+        return rows_of(self.begin)
 
 
 def members(ranking: Ranking, images: IntArray, parameters: Parameters) -> SparseRows:

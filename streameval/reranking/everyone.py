@@ -8,6 +8,7 @@ import numpy as np
 
 from streameval.arrays.composed import JoinedArray
 from streameval.planning.plan import Limits, Plan
+from streameval.planning.problem import Holders
 from streameval.planning.search import search_plan
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
@@ -15,6 +16,7 @@ from streameval.protocols.views import View
 from streameval.run.share import Share
 from streameval.source import Input
 from streameval.sources.features import Features
+from streameval.stretches import cumulated
 from streameval.typing import BoolArray
 
 SQUARED = {"euclidean": "sqeuclidean", "sqeuclidean": "sqeuclidean", "cosine": "cosine"}
@@ -32,7 +34,7 @@ def squared(features: Features) -> Features:
 
 
 class Everyone(Features):
-    """The rows of queries and gallery as one set, under their squared distance.
+    """The rows of queries and gallery as one set, under their squared distance, where there is one.
 
     Parameters
     ----------
@@ -40,8 +42,8 @@ class Everyone(Features):
     """
 
     def __init__(self, features: Features) -> None:
-        self._sides = features.inputs()
-        self.metric, self.dtype = SQUARED[features.metric], features.dtype
+        self._sides, self.dtype = features.inputs(), features.dtype
+        self.metric = SQUARED.get(features.metric, features.metric)
         self.query = self.gallery = JoinedArray(
             [features.query, features.gallery], 0, "queries and gallery"
         )
@@ -62,7 +64,7 @@ class Everyone(Features):
         images = np.arange(self.shape[0])
         queries, items = (images if one is None else one for one in (view.queries, view.items))
         own = alone[queries]
-        indptr = np.concatenate([[0], np.cumsum(own)])
+        indptr = cumulated(own)
         listed = np.searchsorted(items, queries[own])
         none = np.zeros(len(listed), np.bool_)
         classes = ItemClasses.none(len(queries), len(items))
@@ -79,6 +81,24 @@ class Everyone(Features):
         """
         return search_plan(self.shape[0], most, self.data(), limits)
 
+    def plans(self, most: int, limits: Limits) -> list[Plan]:
+        """Return the plans of all passes that find the nearest, and the greatest distances.
+
+        Raises
+        ------
+        BudgetError
+            If one does not fit the limits.
+        """
+        return [self.neighbor_plan(most, limits)]
+
+    def held(self, most: int = 0) -> Holders:
+        """Return the bytes of what the search keeps open, and of the nearest K, by holder."""
+        return {}
+
+    def work(self) -> int:
+        """Return how many rows and pairs are worked off, for the progress."""
+        return self.shape[0] ** 2
+
 
 class Gallery(Everyone):
     """The gallery against itself.
@@ -89,7 +109,5 @@ class Gallery(Everyone):
     """
 
     def __init__(self, features: Features) -> None:
-        self._sides = features.inputs()
-        self.metric = SQUARED.get(features.metric, features.metric)
-        self.dtype = features.dtype
+        super().__init__(features)
         self.query = self.gallery = features.gallery

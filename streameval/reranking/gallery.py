@@ -32,11 +32,12 @@ from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.sources.features import Features
+from streameval.stretches import cumulated
 from streameval.typing import FloatArray, Int32Array
 
 QUERIES = "queries"  # the stage
 ROW_BYTES = 64 << 20  # of the distances of a block of queries from all items
-READ_BYTES = 8 << 20  # of gallery rows that are read at a time
+PART_BYTES = 8 << 20  # of gallery rows that are read at a time
 MOST_QUERIES = 256  # of a block
 
 
@@ -62,7 +63,7 @@ def queries_plan(gallery: Everyone, queries: int, parameters: Parameters, limits
         "lists, reversed": (8 + 24 * k2) * items,
         "lists with a query": limits.threads * (12 * lists + 60) * items,
         "items in the making": limits.threads * 24 * STEP * k2 * parameters.most_entries,
-        "blocks of queries": limits.threads * (block + 4 * READ_BYTES + MAPPED_BYTES),
+        "blocks of queries": limits.threads * (block + 4 * PART_BYTES + MAPPED_BYTES),
     }
     problem = Problem(queries, items, PairSizes(0, 0), gallery.data())
     return stage_plan(problem, parts, limits, of="encodings of ")
@@ -129,7 +130,7 @@ def encode_queries(
     def compute(job: Job, block: Block, watch: Watch) -> tuple[SparseRows, SparseRows]:
         queries = distinct[slice(*block.rows)].tolist()
         distance = np.empty((len(queries), items))
-        for left, part in features.distance_blocks(queries, READ_BYTES):
+        for left, part in features.distance_blocks(queries, PART_BYTES):
             distance[:, left : left + part.shape[1]] = part
         greatest[slice(*block.rows)] = np.maximum(distance.max(axis=1), 0.0)
         encoder = encoders.pop() if encoders else Encoder(gallery)  # one a thread
@@ -150,7 +151,7 @@ def encode_queries(
 def _stacked(rows: Sequence[tuple[Int32Array, FloatArray]]) -> SparseRows:
     """Return sparse rows of their items and values."""
     items, values = zip(*rows, strict=True)
-    begin = np.concatenate([[0], np.cumsum([len(one) for one in items])])
+    begin = cumulated([len(one) for one in items])
     return SparseRows(begin, np.concatenate(items), np.concatenate(values))
 
 

@@ -27,6 +27,7 @@ from streameval.run.record import Record
 from streameval.run.session import Session
 from streameval.run.share import Share
 from streameval.run.task import masked_tiles
+from streameval.stretches import cumulated
 from streameval.typing import FloatArray, IntArray, Span
 
 SAMPLE = 4096  # images at most
@@ -99,7 +100,7 @@ class Side(Everyone):
         place = np.searchsorted(self._sample, images)
         inside = place < len(self._sample)
         inside[inside] = self._sample[place[inside]] == images[inside]
-        return np.concatenate([[0], np.cumsum(inside)]), place[inside]
+        return cumulated(inside), place[inside]
 
 
 def _greatest(job: Job, task: Task, watch: Watch) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from streameval.output import TemporaryFolder
 from streameval.planning.plan import pieces
 from streameval.reranking.encoding import SparseRows
-from streameval.stretches import cumulated
+from streameval.stretches import entries_of
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 ITEM, VALUE = np.dtype("<i4"), np.dtype("<f8")
@@ -41,14 +41,12 @@ class KeptRows:
 
     def take(self, rows: IntArray) -> SparseRows:
         """Return copies of some rows, in ascending order: a few are mapped at a time."""
-        begin = cumulated(self.begin[rows + 1] - self.begin[rows])
+        first = self.begin[rows]
+        begin, entry = entries_of(first, self.begin[rows + 1] - first)
         item, value = np.empty(begin[-1], ITEM), np.empty(begin[-1], VALUE)
         for start, stop in pieces((0, len(rows)), MAPPED_ROWS):
             own, mapped = slice(begin[start], begin[stop]), self.mapped()
-            moved = self.begin[rows[start:stop]] - begin[start:stop]
-            counts = np.diff(begin[start : stop + 1])
-            place = np.repeat(moved, counts) + np.arange(own.start, own.stop)
-            item[own], value[own] = mapped.item[place], mapped.value[place]
+            item[own], value[own] = mapped.item[entry[own]], mapped.value[entry[own]]
         return SparseRows(begin, item, value)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.planning.search import width_of
 from streameval.typing import AnyArray, FloatArray, Int32Array
 
 NOTHING = -1  # in place of an item, where there are fewer
@@ -30,11 +31,6 @@ class Lists(NamedTuple):
     distance: FloatArray
     item: Int32Array
     greatest: FloatArray
-
-
-def width_of(most: int) -> int:
-    """Return W: how many numbers of 8 bytes hold K distances, K items and a greatest distance."""
-    return most + -(-most // 2) + 1
 
 
 def room_for(rows: int, most: int) -> FloatArray:

@@ -17,24 +17,18 @@ from streameval.compilation import compiled
 from streameval.kernels.both_ways import list_both
 from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
+from streameval.planning.search import LOOKED
 from streameval.reranking.lists import NOTHING, Lists, room_for, unpacked
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import (
-    BoolArray,
-    FloatArray,
-    FloatingArray,
-    IntArray,
-    Span,
-)
+from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
 
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
 FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
 CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
 ROUNDED = 2.0**-49  # relative error of a level
-LOOKED = 1 << 18  # pairs that are decided together
 
 
 class Reach(NamedTuple):
@@ -82,7 +76,6 @@ class NearestItems:
 
     def __init__(self, most: int, reach: Reach, first: int) -> None:
         self.packed = room_for(len(reach.nearest), most)
-        self.packed[:, -2] = 0.0  # half of which is not used where K is odd
         self.lists = Lists(*unpacked(self.packed))
         distance, item, greatest = self.lists
         distance[:], item[:], greatest[:] = np.inf, NOTHING, -np.inf

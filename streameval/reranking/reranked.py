@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,9 @@ from streameval.typing import FloatArray, IntArray, JsonObject
 if TYPE_CHECKING:
     from streameval.request import Request
     from streameval.run.preparation import Planned, Prepared
+
+Rank = Callable[[int, Limits, Session, Path | None], Ranking]
+"""Returns the nearest K images of each: see `stages.rank_all`."""
 
 
 class Reranked(TiledSource):
@@ -131,7 +135,7 @@ class Reranked(TiledSource):
 
     def __repr__(self) -> str:
         index = "" if self.index is None else f", {self.index}"
-        return f"Reranked({self.features!r}, {self.parameters}{index})"
+        return f"Reranked({self.features!r}, {self.parameters}, with_={self.with_!r}{index})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -196,23 +200,24 @@ class Reranked(TiledSource):
             If no plan fits the limits.
         """
         alone = replace(limits, cut=None, tile=None)
-        everyone, beside = self._ranked(self.features.outline()), self._beside(limits)
-        if isinstance(everyone, IndexedImages):
-            stages = everyone.plans(self._most, alone)
-            beside |= everyone.held()  # workers keep it open
-        else:
-            stages = [everyone.neighbor_plan(self._most, alone)]
-        stages.append(encoding_plan(everyone, self.parameters, alone))
+        everyone, _ = self._ranked(self.features.outline())
+        beside = self._beside(limits) | everyone.held()  # workers keep it open
+        stages = [
+            *everyone.plans(self._most, alone),
+            encoding_plan(everyone, self.parameters, alone),
+        ]
         if self.with_ == "gallery":
             stages.append(queries_plan(everyone, self.shape[0], self.parameters, alone))
         counting = super().plan(replace(problem, beside=beside), limits)
         return with_stages(counting, [*self.features.stages(alone), *stages])
 
-    def _ranked(self, features: Features) -> Everyone:
-        """Return the images that are ranked among themselves."""
-        if self.with_ == "gallery":
-            return Gallery(features)
-        return Everyone(features) if self.index is None else IndexedImages(features, self.index)
+    def _ranked(self, features: Features) -> tuple[Everyone, Rank]:
+        """Return the images that are ranked among themselves, and what ranks them."""
+        if self.index is not None:
+            indexed = IndexedImages(features, self.index)
+            return indexed, partial(rank_by_index, indexed)
+        exact = Gallery(features) if self.with_ == "gallery" else Everyone(features)
+        return exact, partial(rank_all, exact)
 
     @property
     def _most(self) -> int:
@@ -246,18 +251,17 @@ class Reranked(TiledSource):
 
     def _encoded(self, features: Features, session: Session, limits: Limits) -> Encodings:
         """Return the encodings of all images: those that are kept, or new ones."""
-        everyone = self._ranked(features)
+        everyone, rank = self._ranked(features)
         folder = self.folder or session.record.file("reranking")
-        kept = (
-            None
-            if folder is None
-            else KeptEncodings(folder, self.features, everyone, self.parameters)
-        )
-        found = None if kept is None else kept.found()
+        kept = found = None
+        if folder is not None:
+            kept = KeptEncodings(folder, self.features, everyone, self.parameters)
+            found = kept.found()
         if found is not None:
-            session.progress.begin(self.shape[0] * self.shape[1], 0)
+            session.progress.begin(math.prod(self.shape), 0)
             return found
-        ranking = self._rank(everyone, session, limits, folder)
+        session.progress.begin(everyone.work() + 2 * sum(self.shape) + math.prod(self.shape), 0)
+        ranking = rank(self.parameters.neighbors, limits, session, folder)
         write = partial(encode, everyone, ranking, self.parameters, session)
         greatest = ranking.greatest[: self.shape[0]].copy()
         if kept is not None:
@@ -267,11 +271,11 @@ class Reranked(TiledSource):
 
     def _encoded_alone(self, features: Features, session: Session, limits: Limits) -> Encodings:
         """Return the encodings of queries, each alone with the gallery, and of the gallery."""
-        gallery, (queries, items) = self._ranked(features), self.shape
+        (gallery, rank), (queries, items) = self._ranked(features), self.shape
         folder = self.folder or session.record.file("reranking")
         kept = None if folder is None else folder / self.with_
-        session.progress.begin(items * (items + 2) + queries * (items + 1), 0)
-        ranking = rank_all(gallery, self.parameters.neighbors, limits, session, kept)
+        session.progress.begin(gallery.work() + 2 * items + queries * (items + 1), 0)
+        ranking = rank(self.parameters.neighbors, limits, session, kept)
         scratch = session.scratch
         if self.folder is not None:  # which the workers of a cluster see
             scratch = self.folder / self.with_ / "encodings"
@@ -279,18 +283,6 @@ class Reranked(TiledSource):
         place = TemporaryFolder(scratch)
         encoded = encode_gallery(gallery, ranking, self.parameters, session, place)
         return encode_queries(squared(features), encoded, session, place)
-
-    def _rank(
-        self, everyone: Everyone, session: Session, limits: Limits, folder: Path | None
-    ) -> Ranking:
-        """Return the nearest images of all, and their greatest distances."""
-        images, (queries, items) = sum(self.shape), self.shape
-        most, left = self.parameters.neighbors, 2 * images + queries * items
-        if isinstance(everyone, IndexedImages):
-            session.progress.begin(everyone.work() + left, 0)
-            return rank_by_index(everyone, most, limits, session, folder)
-        session.progress.begin(images * images + left, 0)
-        return rank_all(everyone, most, limits, session, folder)
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first row that can't be evaluated, if any."""
