@@ -40,11 +40,12 @@ class KeptRows:
         return SparseRows(self.begin, *(_mapped(self.folder / name, kind) for name, kind in names))
 
     def take(self, rows: IntArray) -> SparseRows:
-        """Return copies of some rows, in ascending order: a few are mapped at a time."""
+        """Return copies of some rows, ascending: of large files, a few are mapped at a time."""
         first = self.begin[rows]
         begin, entry = entries_of(first, self.begin[rows + 1] - first)
         item, value = np.empty(begin[-1], ITEM), np.empty(begin[-1], VALUE)
-        for start, stop in pieces((0, len(rows)), MAPPED_ROWS):
+        whole = self.begin[-1] * (ITEM.itemsize + VALUE.itemsize) <= MAPPED_BYTES
+        for start, stop in pieces((0, len(rows)), max(len(rows), 1) if whole else MAPPED_ROWS):
             own, mapped = slice(begin[start], begin[stop]), self.mapped()
             item[own], value[own] = mapped.item[entry[own]], mapped.value[entry[own]]
         return SparseRows(begin, item, value)
