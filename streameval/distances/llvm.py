@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -52,6 +53,18 @@ def halved(builder: Any, values: Any) -> Any:
         values = builder.fadd(*sides)
         half //= 2
     return builder.extract_element(values, I32(0))
+
+
+@contextmanager
+def rolled(builder: Any, count: Any) -> Iterator[Any]:
+    """Write a loop that LLVM does not unroll, as its registers would not do for two rounds."""
+    with cgutils.for_range(builder, count) as loop:
+        yield loop
+        last = builder.basic_block
+    module = builder.module
+    name = ir.values.MDValue(module, (), str(len(module.metadata)))  # a node that names itself
+    name.operands = name, module.add_metadata(["llvm.loop.unroll.disable"])
+    last.terminator.set_metadata("llvm.loop", name)
 
 
 def for_blocks(builder: Any, n: Any, count: int, body: Callable[[Any, Any], None]) -> None:

@@ -34,6 +34,7 @@ from streameval.distances.llvm import (
     for_blocks,
     halved,
     load,
+    rolled,
     spread,
     store,
     vector,
@@ -196,7 +197,7 @@ def mark_wide(  # type: ignore[no-untyped-def]
     with _groups(builder, count, WIDE) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
         _clear(builder, sums)
-        with cgutils.for_range(builder, fours) as loop:
+        with rolled(builder, fours) as loop:
             rows = _loaded(
                 builder, at_offset(builder, first, builder.mul(loop.index, I64(FOURS))), _whole
             )
@@ -229,7 +230,7 @@ def mark_narrow(  # type: ignore[no-untyped-def]
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
         for half in _halves:
             _clear(builder, sums)
-            with cgutils.for_range(builder, builder.udiv(fours, I64(2))) as loop:
+            with rolled(builder, builder.udiv(fours, I64(2))) as loop:
                 offset = builder.add(builder.mul(loop.index, I64(2 * FOURS)), I64(LINE * half))
                 rows = at_offset(builder, first, offset)
                 place = at_offset(builder, own_rows, builder.mul(loop.index, I64(8)))
