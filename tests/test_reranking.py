@@ -82,6 +82,13 @@ def all_distances(source: se.Reranked) -> Array:
     return np.concatenate([block for _, block in blocks], axis=1)
 
 
+def mark_all_tiles(patch: pytest.MonkeyPatch) -> None:
+    """Mark pairs wherever anything is known, however few, and list all that are marked."""
+    patch.setattr("streameval.kernels.features.worth_marking", lambda *_: True)
+    dear = "streameval.kernels.marks.gallery_row_seconds"
+    patch.setattr(dear, lambda count, width: 1e9 * count)
+
+
 def check_statistics(
     source: se.Reranked, expected: Array, rng: np.random.Generator, draw: st.DrawFn
 ) -> None:
@@ -110,6 +117,8 @@ def test_distances_are_those_of_the_definition(kind: str, data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch:  # in small blocks, the other way with copies
         patch.setattr(search_module, "LEAST_BLOCK", block)
         patch.setattr(copies_module, "FEW", 2.0 if kind == "copies" else 0.0)
+        assert np.array_equal(all_distances(source), expected)
+        mark_all_tiles(patch)
         assert np.array_equal(all_distances(source), expected)
     check_statistics(source, expected, rng, draw)
 

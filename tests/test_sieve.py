@@ -19,10 +19,12 @@ from support.kernels import (
     VECTORS,
     Digits,
     FeatureColumns,
+    Limits,
     MarkColumns,
     Operands,
     Panels1,
     QueryBlock,
+    Reach,
     has_avx2,
     has_vnni,
     item_bytes,
@@ -30,6 +32,7 @@ from support.kernels import (
     panel_bytes,
     sieve_of,
     supported,
+    up_to,
 )
 from test_exactness import HOSTILE, METRICS, evaluate, few_valued, labels, oracle
 
@@ -63,26 +66,45 @@ def ranks(*args: Any, **kwargs: Any) -> se.RankStatistics:
         return evaluate(*args, **kwargs, metrics=RANKS).statistics
 
 
+def marks_of(tile: Any) -> Array:
+    """Return the marks of a tile, a number each."""
+    return np.unpackbits(tile.values.view(np.uint8), axis=1, bitorder="little")
+
+
 needs_sieve = pytest.mark.skipif(not sieve_of(8), reason="no instructions to multiply bytes")
 
 
+def some_limits(rng: np.random.Generator, rows: int, columns: int, *, both: bool) -> Limits:
+    """Return limits at random, of rows alone or of both sides; of some of them none."""
+    lines = np.zeros((rows, 6), np.float32)
+    lines[:, 1:5] = [-np.inf, np.inf, 0, np.inf]
+    lines[:, 3] = rng.standard_normal(rows)
+    near, far = (np.full(columns, own, np.float32) for own in (-np.inf, np.inf))
+    if both:
+        lines[::2, 4] = rng.uniform(4, 9, len(lines[::2]))
+        lines[::4, :3] = rng.normal([2, 0, 3], 1, (len(lines[::4]), 3))
+        near[::3], far[::5] = (rng.standard_normal(len(own)) for own in (near[::3], far[::5]))
+    return Limits(lines, near, far)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["queries", "both sides"])
 @pytest.mark.parametrize("width", [1, 3, 64, 100, 513])
-def test_all_ways_mark_the_same_pairs(width: int) -> None:
+def test_all_ways_mark_the_same_pairs(width: int, both: bool) -> None:
     rng = np.random.default_rng(width)
     q, g = (rng.standard_normal((rows, width)).astype(np.float32) for rows in (77, 205))
     q[5], g[7], g[-1] = 0, 0, 1e-35
     weight = rng.uniform(0.5, 2, len(g)).astype(np.float32)
-    offset = np.full((2, 224), np.inf, np.float32)
+    offset = np.full((2, 224), np.nan, np.float32)
     offset[:, :205] = rng.standard_normal((2, 205))
-    offset[1, ::3] = np.inf
+    offset[1, ::3] = np.nan
     chosen = np.flatnonzero(rng.random(77) < 0.8)
-    row, limit = rng.integers(0, 2, len(chosen)), rng.standard_normal(len(chosen))
+    row, limits = rng.integers(0, 2, len(chosen)), some_limits(rng, len(chosen), len(g), both=both)
     for way, there in ((VECTORS, has_vnni()), (NARROW_VECTORS, has_avx2()), (UNIT, supported())):
         if not there:
             continue
         queries = Digits.of(q, way)
         panels = Panels1.of(g, weight, np.empty(panel_bytes(len(g), width), np.uint8), way)
-        given = chosen, panels, offset, row, limit.astype(np.float32)
+        given = chosen, panels, offset, row, limits
         fast, slow = (np.zeros((len(chosen), 7), np.uint32) for _ in range(2))
         mark(queries, *given, fast)
         mark(queries._replace(way=LOOPS), *given, slow)
@@ -100,7 +122,11 @@ def test_sums_of_the_greatest_numbers_do_not_overflow() -> None:
             panels = Panels1.of(g, ones, memory, way)
             for limit, expected in ((-64.5, 0), (-63.5, 20), (63.5, 20), (64.5, 40)):
                 out = np.zeros((5, 2), np.uint32)
-                limits = np.full(5, limit, np.float32)
+                lines = np.tile(
+                    np.array([0, -np.inf, np.inf, limit, np.inf, 0], np.float32), (5, 1)
+                )
+                none = np.zeros(40, np.float32)
+                limits = Limits(lines, none - np.float32(np.inf), none + np.float32(np.inf))
                 mark(Digits.of(q, way), np.arange(5), panels, offset, row, limits, out)
                 bits = np.unpackbits(out.view(np.uint8), axis=1)[:, :40]
                 assert bits.sum() == 5 * expected
@@ -120,9 +146,20 @@ def test_what_is_not_marked_is_further(data: Any, metric: Any) -> None:
     for share in (0.0, 0.01, 0.1, 0.5, 1.0):
         reach = np.quantile(distances, share, axis=1, method="lower")
         memory = np.empty(q.shape[0] * (len(g) + 32), np.uint8)
-        tile = MarkColumns(operands).tile(np.arange(len(q)), reach, memory)
-        marked = np.unpackbits(tile.values.view(np.uint8), axis=1, bitorder="little")
+        columns = MarkColumns(operands)
+        marked = marks_of(columns.tile(np.arange(len(q)), up_to(reach), memory))
         assert marked[:, : len(g)][distances <= reach[:, None]].all()
+        assert not marked[:, len(g) :].any()
+        near, far = (
+            [np.quantile(distances, at, axis=axis, method="nearest") for axis in (1, 0)]
+            for at in (share, 1 - share / 2)
+        )
+        sides = Reach(near[0], far[0]), Reach(near[1], far[1])
+        marked = marks_of(columns.tile(np.arange(len(q)), sides, memory))
+        for axis in (1, 0):
+            own = distances if axis else distances.T
+            wanted = (own <= near[1 - axis][:, None]) | (own >= far[1 - axis][:, None])
+            assert marked[:, : len(g)][wanted if axis else wanted.T].all()
         assert not marked[:, len(g) :].any()
 
 
@@ -134,7 +171,7 @@ def test_ordinary_pairs_are_few() -> None:
     distances = canonical_distances(q, g, "cosine")
     reach = np.quantile(distances, 0.001, axis=1)
     memory = np.empty(40 * 4032, np.uint8)
-    tile = MarkColumns(operands).tile(np.arange(40), reach, memory)
+    tile = MarkColumns(operands).tile(np.arange(40), up_to(reach), memory)
     most = 0.5 / operands.queries.digits.way.most  # the band grows with a unit of the digits
     assert 0.001 < np.bitwise_count(tile.values).sum() / distances.size < 0.002 + most
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streameval.kernels.limits import Reach
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
 from streameval.planning.problem import PairSizes, Problem
@@ -18,7 +19,7 @@ from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.reranking.everyone import Everyone, Gallery
 from streameval.reranking.lists import check_found, merge_nearest, unpacked
-from streameval.reranking.nearest import Looker, NearestItems, Reach
+from streameval.reranking.nearest import Looker, NearestItems
 from streameval.reranking.stages import NEIGHBORS, rank_all, search_record
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -108,6 +109,6 @@ def _nearest(most: int, job: Job, task: Task, watch: Watch) -> FloatArray:
     reach = job.cache.once("reach", (most, size), partial(Reach.unknown, size))
     by_query = NearestItems(most, reach.of(task.queries), task.queries[0])
     looker = Looker(by_query, NearestItems(most, Reach.unknown(0), 0))
-    for _, tile in masked_tiles(job, task, watch):
+    for _, tile in masked_tiles(job, task, watch, wanted=looker.wanted):
         looker.look(tile)
     return by_query.packed

@@ -1,7 +1,6 @@
 """Values of a tile that are of interest to their row or to their column, found in one look.
 
-A row has limits in the unit of the values, a column in distances, which a row's values are a line
-of: value = start + slope · distance.
+`limits` says which are.
 """
 
 from __future__ import annotations
@@ -119,3 +118,28 @@ def list_both(rows, row, lines, near, far, marks, doubts, crowd, crowded):  # ty
             filled = begin
         row += 1
     return row, filled
+
+
+@compiled
+def choose(values, listed, row, lines, near, far):  # type: ignore[no-untyped-def]
+    """Keep the listed pairs whose values are of interest, at the beginning; return how many.
+
+    Parameters
+    ----------
+    values : [p] float
+    listed : Doubts
+        Written.
+    row : [queries] int64
+        The row of each query.
+    lines, near, far
+        As of `Limits`.
+    """
+    queries, columns, _ = listed
+    filled = 0
+    for t in range(len(values)):
+        line, k, value = lines[row[queries[t]]], columns[t], values[t]
+        nearer, further = line[0] * near[k] + line[1], line[0] * far[k] + line[2]
+        if value <= nearer or value <= line[3] or value >= further or value >= line[4]:
+            queries[filled], columns[filled] = queries[t], k
+            filled += 1
+    return filled

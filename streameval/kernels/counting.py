@@ -29,6 +29,7 @@ from streameval.kernels.grids import (
     may_be_within,
     span_grid,
 )
+from streameval.kernels.limits import Sides, up_to
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
 
@@ -86,13 +87,12 @@ class RankCounter:
         # Three of evenly spaced thresholds; none where there are no two.
         self._three = finite[-1:] - pitch * np.array([2.0, 1.0, 0.0]) if pitch else finite[:0]
 
-    def reach(self) -> FloatArray:
-        """Return the distance of each query beyond which negatives don't change the ranks, [m].
+    def wanted(self, item: IntArray) -> Sides:
+        """Return up to which distance of each query negatives change the ranks.
 
-        The furthest positive, or the nearest negative so far.
+        That of the furthest positive, or of the nearest negative so far.
         """
-        reach: FloatArray = np.maximum(self._furthest, self.counts.nearest)
-        return reach
+        return up_to(np.maximum(self._furthest, self.counts.nearest))
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32
 from streameval.distances.sums import Vectors
 from streameval.kernels.filters import Operands, ProductColumns
+from streameval.kernels.limits import Wanted
 from streameval.kernels.marks import MarkColumns
 from streameval.kernels.multiplier import worth_marking
 from streameval.kernels.query_block import QueryBlock, power_of_two, scaled
 from streameval.kernels.sieve import MARKED_ROWS
 from streameval.kernels.tiles import FINE_QUERIES, Columns, Tile, as_matrix
-from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
-
-Reach = Callable[[], FloatArray]
-"""Returns the distance of each query of a block beyond which pairs are of no interest."""
+from streameval.typing import ByteArray, Float32Array, IntArray
 
 
 class ExactColumns:
@@ -40,7 +38,7 @@ class ExactColumns:
         self._queries, self._items = queries, items.take(slice(None))
         self.columns = Columns(item, None, ruled_out.astype(np.float64))
 
-    def tiles(self, rows: int, memory: ByteArray, reach: Reach | None) -> Iterator[Tile]:
+    def tiles(self, rows: int, memory: ByteArray, wanted: Wanted | None) -> Iterator[Tile]:
         """Yield the tiles of all queries: see `FeatureColumns.tiles`."""
         queries = self._queries
         for query, last in _in_pieces(queries.asked, rows):
@@ -94,7 +92,7 @@ class FeatureColumns:
             queries, items, rows, length, self.columns, ruled_out, scale, fits, memory
         )
 
-    def tiles(self, rows: int, memory: ByteArray, reach: Reach | None) -> Iterator[Tile]:
+    def tiles(self, rows: int, memory: ByteArray, wanted: Wanted | None) -> Iterator[Tile]:
         """Yield the tiles of all queries; each is overwritten by the next.
 
         Parameters
@@ -103,23 +101,22 @@ class FeatureColumns:
             Queries of a tile.
         memory : uint8 array
             For the values of a tile.
-        reach : callable, optional
-            Returns, [m] float64, distances beyond which pairs are of no interest; +inf where none
-            are known to be. Without one, all are.
+        wanted : callable, optional
+            Returns which pairs are of interest; without one, all are.
         """
         queries, n = self.operands.queries, len(self.columns.item)
         every = queries.asked
         whole = np.ones(len(every), np.bool_)  # whose pairs are all of interest
-        if reach is not None and queries.digits is not None and self.operands.fits and n:
-            distance = reach()
-            whole = ~np.isfinite(distance) | queries.crowded
+        if wanted is not None and queries.digits is not None and self.operands.fits and n:
+            sides = by_query, by_item = wanted(self.columns.item)
+            whole = by_query.open | queries.crowded | by_item.open.any()
             others = int(whole.sum())
             whole |= not worth_marking(len(whole) - others, others, self.operands.rows.shape[1])
         if not whole.all():
             marks = MarkColumns(self.operands)
             most = min(MARKED_ROWS, len(memory) // marks.row_bytes)
             for query, last in _in_pieces(every[~whole], most):
-                marked = marks.tile(query, distance[query], memory)
+                marked = marks.tile(query, sides, memory)
                 whole[query] = queries.crowded[query] = marked.crowded(int(whole.sum()))
                 yield marked.without(whole[query], last=last and not whole.any())
         if whole.any():

@@ -13,6 +13,7 @@ from streameval.distances.llvm import trailing_zeros
 from streameval.distances.sums import FLOAT_LANES, float_products
 from streameval.kernels.edges import first_reached
 from streameval.kernels.filters import FilterColumns, FilterTile, Operands
+from streameval.kernels.limits import Sides, limits_of
 from streameval.kernels.multiplier import gallery_row_seconds
 from streameval.kernels.sieve import Panels, mark
 from streameval.kernels.sieve_units import ITEMS
@@ -28,6 +29,7 @@ from streameval.typing import (
 )
 
 MARKED = 1 << 17  # pairs that are listed at a time
+_SINGLE = np.dtype(np.float32)
 ROUNDINGS = 16  # of a value that is compared with a limit; and, with those of a sum, estimated
 
 
@@ -92,31 +94,30 @@ class MarkColumns(FilterColumns):
         self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
-        np.copyto(offset, np.inf, where=np.isinf(columns.offset))
+        np.copyto(offset, np.nan, where=np.isinf(columns.offset))
         beyond = -len(lost) % ITEMS  # of the last panel
-        self._offset = np.pad(offset, ((0, 0), (0, beyond)), constant_values=np.inf)
-        self._limit = self.band + digits.error * operands.length * (1 + 2.0**-20)
+        self._offset = np.pad(offset, ((0, 0), (0, beyond)), constant_values=np.nan)
+        self._lost = digits.error * operands.length * (1 + 2.0**-20)
+        self._lowered = 2 * float(lost.max(initial=0.0)) * (1 + 2.0**-20)
 
-    def tile(self, query: IntArray, distance: FloatArray, memory: ByteArray) -> MarkTile:
+    def tile(self, query: IntArray, sides: Sides, memory: ByteArray) -> MarkTile:
         """Return the tile of some queries, ascending.
 
         Parameters
         ----------
         query : [m] int64
-        distance : [m] float64
-            Pairs that may be within it are marked.
+        sides : (Reach, Reach)
+            Of the queries of the block, and of the columns: pairs that may be within are marked.
         memory : uint8 array
             For the marks.
         """
         rows, columns = self.queries.offset_row[query], self._offset.shape[1]
         marks = as_matrix(memory, np.uint32, len(query), columns // ITEMS)
         tile = MarkTile(marks, query, rows, self.columns, of=self)
-        limit = np.nan_to_num(tile.row_levels(distance).tied + self._limit[query], nan=np.inf)
-        finite = np.finfo(np.float32)
-        single = np.clip(limit, finite.min, finite.max).astype(np.float32)
-        with np.errstate(over="ignore"):
-            upwards = np.minimum(np.nextafter(single, np.float32(np.inf)), finite.max)
-        mark(self._digits, query, self._panels, self._offset, rows, upwards, marks)
+        by_query, by_item = sides
+        lost = np.array([self._lost[query], self._lost[query] + self._lowered])
+        limits = limits_of(tile, (by_query.of(query), by_item), _SINGLE, lost).outwards(_SINGLE)
+        mark(self._digits, query, self._panels, self._offset, rows, limits, marks)
         return tile
 
     @property

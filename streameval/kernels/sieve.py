@@ -8,8 +8,8 @@ where vectors add up in 16 bits), and c float32. Of a product, X·Y is known wit
 
 The lengths of what is left out, |x − c X|, are measured as rows are packed. The share of a
 gallery row is taken off its offset, that of a query is added to its limit: what is not marked is
-further than the limit, for certain. Some per cent are marked; they are decided by their canonical
-distances.
+further than the limit, for certain. (Of limits of distance twice the share of a gallery row is
+taken off.) Some per cent are marked; they are decided by their canonical distances.
 
 Queries are kept as X + 128 (or 64), bytes without a sign; as many times the sum of Y are taken off
 their sums.
@@ -23,6 +23,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.distances.sums import greatest
+from streameval.kernels.limits import Limits
 from streameval.kernels.matrix_unit import LINE_BYTES, STEP, configuration, configure, release
 from streameval.kernels.sieve_units import (
     FOURS,
@@ -152,10 +153,10 @@ def mark(
     items: Panels,
     offset: Float32Array,
     offset_row: IntArray,
-    limit: Float32Array,
+    limits: Limits,
     out: AnyArray,
 ) -> None:
-    """Mark the pairs whose value may be up to a limit.
+    """Mark the pairs whose value may be within limits.
 
     Parameters
     ----------
@@ -165,10 +166,10 @@ def mark(
     items : Panels
         Made for the same way.
     offset : [C, n] float32
-        n of whole panels: +inf beyond the rows that there are.
+        n of whole panels: NaN beyond the rows that there are, and for those that take no part.
     offset_row : [m] int64
-    limit : [m] float32
-        Finite.
+    limits : Limits
+        Of float32. Those of columns are looked at where some high limit is finite.
     out : [m, n / 32] uint32, written
     """
     count = len(chosen)
@@ -182,8 +183,10 @@ def mark(
     records[:, 0] = offset.ctypes.data
     records[:count, 0] += offset_row * offset.strides[0]
     numbers = records.view(np.float32)
-    numbers[:, 3] = -np.inf
-    numbers[:count, 2], numbers[:count, 3] = queries.scale[chosen], limit
+    numbers[:, 6], numbers[:, 7] = -np.inf, np.inf
+    numbers[:count, 2], numbers[:count, 3:] = queries.scale[chosen], limits.lines[:, :5]
+    if np.isfinite(limits.lines[:, 4]).any():
+        _write_limits(items.digits, stride - LINE_BYTES, limits.near, limits.far)
     marks = np.empty((out.shape[1], padded), np.uint32)  # written in order
     given = rows, count, items.digits, records, marks
     if queries.way == UNIT:
@@ -242,6 +245,17 @@ def _pack_items(rows, largest, weight, out, padded, error):  # type: ignore[no-u
             for four in range(len(fours)):
                 numbers[np.uint64(place)] = fours[four]
                 place += ITEMS
+
+
+@compiled
+def _write_limits(out, padded, near, far):  # type: ignore[no-untyped-def]
+    """Write the limits of columns to the heads of their panels."""
+    size = HEAD + padded * ITEMS
+    for panel in range((len(near) + ITEMS - 1) // ITEMS):
+        head = out[panel * size : panel * size + HEAD].view(np.float32)
+        for item in range(min(len(near) - panel * ITEMS, ITEMS)):
+            k = panel * ITEMS + item
+            head[2 * ITEMS + item], head[3 * ITEMS + item] = near[k], far[k]
 
 
 @compiled

@@ -4,16 +4,20 @@ Each of the ways multiplies rows of whole numbers, and compares what their sums 
 a query while they are at hand: a bit a pair is written, and no sum. `sieve` says what the numbers
 are, and what the bits tell.
 
-A *panel* is 32 gallery rows. It begins with a number of 32 bits and a float32 of each (`bias` and
-`weight`); then come four columns of each, and four more, [D / 4, 32, 4] int8. Of each query there
-is a *record* of 16 bytes: the address of a row of offsets, its scale, and its limit. A pair is
-marked where, in float32,
+A *panel* is 32 gallery rows. It begins with a number of 32 bits and three float32 of each (`bias`,
+`weight`, `near` and `far`); then come four columns of each, and four more, [D / 4, 32, 4] int8. Of
+each query there is a *record* of 32 bytes: the address of a row of offsets, its scale, and five
+limits, slope, before, behind, low and high. A pair's value is, in float32,
 
-    (sum − bias) · weight · scale + offset <= limit
+    v = (sum − bias) · weight · scale + offset
+
+and the pair is marked where v <= low; or, where high is finite, as `limits` says. Where the offset
+is NaN it is not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,8 +55,8 @@ NARROW = 4  # queries that vectors of 256 bits take, with half a panel at a time
 LANES = 16  # numbers of 32 bits in a register
 LINE = 4 * LANES
 FOURS = 4 * ITEMS  # bytes of four columns of a panel
-HEAD = 8 * ITEMS  # bytes of its biases and weights
-RECORD = 16  # bytes of a query's record
+HEAD = 16 * ITEMS  # bytes of its biases, weights and limits
+RECORD = 32  # bytes of a query's record
 SUMS = 4 * QUERIES * ITEMS  # bytes of the sums of some queries and a panel
 
 _floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
@@ -103,23 +107,45 @@ def _comparison(
     It writes the 16 bits of each half.
     """
     biases = _loaded(builder, panel, _whole)
-    weights = _loaded(builder, at_offset(builder, panel, HEAD // 2), _floats)
+    weights, near, far = (
+        _loaded(builder, at_offset(builder, panel, place * HEAD // 4), _floats)
+        for place in (1, 2, 3)
+    )
+
+    def chosen(relation: str, one: Any, other: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(relation, one, other), one, other)
 
     def compare(query: Any, sums: dict[int, Any]) -> None:
         record = at_offset(builder, records, builder.mul(query, I64(RECORD)))
         address = builder.add(builder.load(at_offset(builder, record, 0, I64)), shift)
         offsets = _loaded(builder, builder.inttoptr(address, I8.as_pointer()), _floats)
-        scale, limit = (
-            spread(builder, builder.load(at_offset(builder, record, place, FLOAT)), LANES)
-            for place in (8, 12)
-        )
+        single = [
+            builder.load(at_offset(builder, record, place, FLOAT)) for place in range(8, RECORD, 4)
+        ]
+        scale, slope, before, behind, low, high = (spread(builder, one, LANES) for one in single)
         target = at_offset(builder, marks, builder.mul(query, apart))
+        values = {}
         for half, total in sums.items():
             number = builder.sitofp(builder.sub(total, biases[half]), _floats)
             value = builder.fmul(builder.fmul(number, weights[half]), scale)
-            near = builder.fcmp_ordered("<=", builder.fadd(value, offsets[half]), limit)
-            bits = builder.bitcast(near, I16)
+            values[half] = builder.fadd(value, offsets[half])
+
+        def write(half: int, marked: Any) -> None:
+            bits = builder.bitcast(marked, I16)
             builder.store(bits, at_offset(builder, target, 2 * half, I16), align=2)
+
+        both = builder.fcmp_ordered("<", single[5], FLOAT(math.inf))
+        with builder.if_else(both, likely=False) as (two, one):
+            with two:
+                for half, value in values.items():
+                    nearer = builder.fadd(builder.fmul(slope, near[half]), before)
+                    further = builder.fadd(builder.fmul(slope, far[half]), behind)
+                    within = builder.fcmp_ordered("<=", value, chosen(">", nearer, low))
+                    beyond = builder.fcmp_ordered(">=", value, chosen("<", further, high))
+                    write(half, builder.or_(within, beyond))
+            with one:
+                for half, value in values.items():
+                    write(half, builder.fcmp_ordered("<=", value, low))
 
     return compare
 
@@ -279,11 +305,13 @@ def _pairs(builder: Any, query: Any, items: Any, number: int) -> Any:
 def mark_plainly(queries, stride, panel, fours, records, shift, marks, apart, count):  # type: ignore[no-untyped-def]
     """Mark the pairs of some queries and a panel: the same bits, slowly."""
     bias = carray(pointer(panel), ITEMS, np.int32)
-    weight = carray(pointer(panel + HEAD // 2), ITEMS, np.float32)
+    floats = carray(pointer(panel), (4, ITEMS), np.float32)
+    weight, near, far = floats[1], floats[2], floats[3]
     rows = carray(pointer(panel + HEAD), (fours, ITEMS, 4), np.int8)
     for query in range(count):
         own = carray(pointer(queries + query * stride), (fours, 4), np.uint8)
-        record = carray(pointer(records + query * RECORD), 4, np.float32)
+        record = carray(pointer(records + query * RECORD), 8, np.float32)
+        slope, before, behind, low, high = record[3], record[4], record[5], record[6], record[7]
         address = carray(pointer(records + query * RECORD), 1, np.int64)[0]
         offset = carray(pointer(address + shift), ITEMS, np.float32)
         out = carray(pointer(marks + query * apart), 1, np.uint32)
@@ -294,7 +322,12 @@ def mark_plainly(queries, stride, panel, fours, records, shift, marks, apart, co
                 for column in range(4):
                     total += np.int32(own[four, column]) * np.int32(rows[four, item, column])
             value = np.float32(total - bias[item]) * weight[item]
-            value = np.float32(value * record[2])
-            if np.float32(value + offset[item]) <= record[3]:
+            value = np.float32(np.float32(value * record[2]) + offset[item])
+            marked = value <= low
+            if high < np.inf:
+                nearer = np.float32(np.float32(slope * near[item]) + before)
+                further = np.float32(np.float32(slope * far[item]) + behind)
+                marked |= value <= nearer or value >= (further if further < high else high)
+            if marked:
                 bits |= np.uint32(1) << np.uint32(item)
         out[0] = bits

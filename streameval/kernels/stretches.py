@@ -11,6 +11,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import Positives, first_reached
+from streameval.kernels.limits import Sides, up_to
 from streameval.kernels.tiles import (
     Doubts,
     Levels,
@@ -22,7 +23,7 @@ from streameval.kernels.tiles import (
     round_up,
     weighted,
 )
-from streameval.typing import FloatArray, IntArray
+from streameval.typing import IntArray
 
 
 class StretchCounter:
@@ -47,9 +48,9 @@ class StretchCounter:
         self._table = LevelTable(positives.indptr, positives.distance)
         self._furthest, self._doubts = positives.furthest(), Doubts.of(0)
 
-    def reach(self) -> FloatArray:
-        """Return the distance of each query beyond which negatives are not counted, [m]."""
-        return self._furthest
+    def wanted(self, item: IntArray) -> Sides:
+        """Return up to which distance of each query negatives are counted."""
+        return up_to(self._furthest)
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""

@@ -12,13 +12,14 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.arrays.memory import MemoryArray
+from streameval.kernels.limits import Reach
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
 from streameval.planning.problem import Holders, PairSizes, Problem
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.reranking.everyone import Everyone
-from streameval.reranking.nearest import Looker, NearestItems, Reach
+from streameval.reranking.nearest import Looker, NearestItems
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.passes import by_queries
@@ -109,7 +110,7 @@ def _greatest(job: Job, task: Task, watch: Watch) -> FloatArray:
     reach = job.cache.once("reach", (GREATEST, size), partial(Reach.unknown, size))
     by_query = NearestItems(1, reach.of(task.queries), task.queries[0])
     looker = Looker(by_query, NearestItems(1, Reach.unknown(0), 0))
-    for _, tile in masked_tiles(job, task, watch):
+    for _, tile in masked_tiles(job, task, watch, wanted=looker.wanted):
         looker.look(tile)
     return by_query.lists.greatest
 

@@ -9,12 +9,12 @@ columns, so that half of all pairs are multiplied.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.kernels.both_ways import list_both
+from streameval.kernels.both_ways import choose, list_both
+from streameval.kernels.limits import Limits, Reach, Sides, limits_of, line_of
 from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
 from streameval.planning.search import LOOKED
@@ -23,36 +23,10 @@ from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.task import masked_tiles
-from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
+from streameval.typing import BoolArray, FloatArray, IntArray
 
 GROUPS = 4  # of columns, for each neighbour: the least of each bounds the K-th least of all
-FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
-CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
 ROUNDED = 2.0**-49  # relative error of a level
-
-
-class Reach(NamedTuple):
-    """What the tasks of a process know of queries: no others are wanted than those within.
-
-    Attributes
-    ----------
-    nearest : [queries] float64
-        No less than the K-th least distance; tasks lower it.
-    greatest : [queries] float64
-        No more than the greatest distance; tasks raise it.
-    """
-
-    nearest: FloatArray
-    greatest: FloatArray
-
-    @classmethod
-    def unknown(cls, queries: int) -> Reach:
-        """Return what is known at first."""
-        return cls(np.full(queries, np.inf), np.full(queries, -np.inf))
-
-    def of(self, queries: Span) -> Reach:
-        """Return what is known of some queries; what is written to it is known of all."""
-        return Reach(*(own[slice(*queries)] for own in self))
 
 
 class NearestItems:
@@ -81,6 +55,11 @@ class NearestItems:
         distance[:], item[:], greatest[:] = np.inf, NOTHING, -np.inf
         self.most, self.reach, self.first = most, reach, first
 
+    @property
+    def some(self) -> bool:
+        """Whether there are any queries."""
+        return bool(len(self.reach.nearest))
+
     def note(self) -> None:
         """Note in the reach what is known now."""
         distance, _, greatest = self.lists
@@ -105,9 +84,11 @@ class Looker:
         """Note what is nearest in a tile, and what is furthest; pairs left out are +inf."""
         if not tile.values.size:
             return
+        crowded = np.empty(0, np.int64)
         if not tile.band.any():
             _keep_values(Rows.of(tile), *self._lists(), self._firsts())
-            crowded = np.empty(0, np.int64)
+        elif tile.sparse:
+            self._list(tile)
         else:
             crowded = self._decide(tile)
         for side in self._sides:
@@ -123,56 +104,68 @@ class Looker:
         by_query, by_item = self._sides
         return by_query.first, by_item.first
 
+    def wanted(self, item: IntArray) -> Sides:
+        """Return which pairs with some items may change what is known."""
+        by_query, by_item = self._sides
+        return by_query.reach, by_item.reach.of(item - by_item.first if by_item.some else item[:0])
+
+    def _list(self, tile: Tile) -> None:
+        """Note the distances of marked pairs that are near either end."""
+        limits = self._limits(tile, self.wanted(tile.columns.item))
+        row = np.full(int(tile.query[-1]) + 1, -1)
+        row[tile.query] = np.arange(len(tile.query))
+        for listed, values in tile.listed():
+            filled = choose(values, listed, row, *limits.outwards(values.dtype))
+            self._note(tile, listed, filled)
+
     def _decide(self, tile: Tile) -> IntArray:
         """Note the distances of values near either end; return the rows with too many."""
         (m, n), row, rows = tile.values.shape, 0, Rows.of(tile)
-        lines, near, far = self._limits(tile, rows)
+        limits = self._limits_seen(tile, rows).outwards(tile.values.dtype)
         crowd = n // 2 if tile.refinable else n
         crowded: BoolArray = np.zeros(m, np.bool_)
         self._doubts = self._doubts.enlarged(n, LOOKED)
         marks = np.zeros(n // 32 + 1, np.uint32)
         while row < m:
-            row, filled = list_both(
-                rows, row, lines, near, far, marks, self._doubts, crowd, crowded
-            )
-            exact = self._doubts.resolve(tile, filled)
-            pairs = self._doubts.query[:filled], tile.columns.item[self._doubts.column[:filled]]
-            _keep(exact, *pairs, *self._lists(), self._firsts())
+            row, filled = list_both(rows, row, *limits, marks, self._doubts, crowd, crowded)
+            self._note(tile, self._doubts, filled)
         return np.flatnonzero(crowded)
 
-    def _limits(self, tile: Tile, rows: Rows) -> tuple[FloatingArray, FloatingArray, FloatingArray]:
-        """Return lines [m, 6], and limits of columns [n] and [n], as `list_both` takes them."""
-        by_query, by_item = self._sides
-        kind, query, n = tile.values.dtype, tile.query, tile.values.shape[1]
-        low = tile.row_levels(by_query.reach.nearest[query]).tied + rows.band
-        high = tile.row_levels(by_query.reach.greatest[query]).closer - rows.band
-        new = ~np.isfinite(low) | ~np.isfinite(high)
-        _first_limits(rows, new, by_query.most, low, high)
-        start, slope = _line(tile)
-        near, far = np.full(n, -np.inf), np.full(n, np.inf)
-        if len(by_item.reach.nearest):
-            item = tile.columns.item - by_item.first
-            self._first_columns(tile, rows, item, start, slope)
-            near, far = (own[item] for own in by_item.reach)
-        error = 4 * float(np.finfo(kind).eps)
-        finite = np.concatenate([one[np.isfinite(one)] for one in (near, far)])
-        slack = error * (slope * np.abs(finite).max(initial=0.0) + np.abs(start) + rows.band)
-        before, behind = start + rows.band + slack, start - rows.band - slack
-        top = np.full(len(query), np.finfo(kind).max)
-        told = (slope > 0) & (np.maximum(slope, np.abs([before, behind]).max(axis=0)) < top)
-        low[~told] = np.inf  # all are looked at
-        lines = np.column_stack([slope, before, behind, low, high, top])
-        return _outwards(lines, kind), _rounded(near, kind, np.inf), _rounded(far, kind, -np.inf)
+    def _note(self, tile: Tile, listed: Doubts, filled: int) -> None:
+        """Note the canonical distances of the first listed pairs."""
+        exact = listed.resolve(tile, filled)
+        pairs = listed.query[:filled], tile.columns.item[listed.column[:filled]]
+        _keep(exact, *pairs, *self._lists(), self._firsts())
 
-    def _first_columns(
-        self, tile: Tile, rows: Rows, item: IntArray, start: FloatArray, slope: FloatArray
-    ) -> None:
+    def _limits(self, tile: Tile, sides: Sides) -> Limits:
+        by_query, by_item = sides
+        own, kind = by_query.of(tile.query), tile.values.dtype
+        kind = kind if kind.kind == "f" else np.dtype(np.float32)
+        return limits_of(tile, (own, by_item), kind, np.zeros((2, len(tile.query))))
+
+    def _limits_seen(self, tile: Tile, rows: Rows) -> Limits:
+        """Return limits as far as they are known, or as the values of the tile tell them."""
+        by_query, by_item = self._sides
+        if by_item.some:
+            self._first_columns(tile, rows, tile.columns.item - by_item.first)
+        limits = self._limits(tile, self.wanted(tile.columns.item))
+        slope, _, _, low, high, _ = limits.lines.T
+        new = ~(np.isfinite(low) & np.isfinite(high))
+        if by_item.some:
+            new &= slope > 0  # else all values are looked at
+        _first_limits(rows, new, by_query.most, low, high)
+        return limits
+
+    def _first_columns(self, tile: Tile, rows: Rows, item: IntArray) -> None:
         """Note in the reach of items of which nothing is known what a tile says of them."""
         by_item = self._sides[1]
         nearest, greatest = by_item.reach
-        new = np.flatnonzero(np.isinf(nearest[item]) | np.isinf(greatest[item]))
+        new = np.flatnonzero(by_item.reach.of(item).open)
+        if not new.size:
+            return
+        start, slope = line_of(tile)
         told = np.isfinite(rows.band) & np.isfinite(start) & (slope > 0) & np.isfinite(slope)
-        if not new.size or not told.all():
+        if not told.all():
             return
         least = np.full((GROUPS * by_item.most, len(item)), np.inf)
         most = np.full(len(item), -np.inf)
@@ -184,35 +177,6 @@ class Looker:
         least.partition(by_item.most - 1, axis=0)
         nearest[item[new]] = np.minimum(nearest[item[new]], least[by_item.most - 1] + error)
         greatest[item[new]] = np.maximum(greatest[item[new]], most[new] - error)
-
-
-def _line(tile: Tile) -> tuple[FloatArray, FloatArray]:
-    """Return the level of distance 0 of each row, and how levels ascend; NaN where that is open."""
-    rows, each = len(tile.query), 1 + len(FAR)
-    distances = np.tile(np.append(0.0, FAR), rows)
-    levels = tile.levels(tile.query, each * np.arange(rows + 1), distances).tied.reshape(rows, each)
-    start, far = levels[:, 0].copy(), levels[:, 1:]
-    clear = np.isfinite(far) & (far > CLEAR * np.abs(start)[:, None])
-    row, least = np.arange(rows), clear.argmax(axis=1)  # the least distance that is clear
-    slope = np.full(rows, np.nan)
-    np.divide(far[row, least] - start, FAR[least], out=slope, where=clear[row, least])
-    return start, slope
-
-
-def _rounded(values: FloatArray, kind: np.dtype[Any], towards: float) -> FloatingArray:
-    """Return values as another dtype, rounded up (towards +inf) or down."""
-    with np.errstate(over="ignore"):
-        near = values.astype(kind)
-    wrong = near < values if towards > 0 else near > values
-    return np.where(wrong, np.nextafter(near, kind.type(towards)), near)
-
-
-def _outwards(lines: FloatArray, kind: np.dtype[Any]) -> FloatingArray:
-    """Return lines of `mark_row` as another dtype; limits of nearness up, of distance down."""
-    out = np.empty(lines.shape, kind)
-    for which, towards in enumerate((np.inf, np.inf, -np.inf, np.inf, -np.inf, -np.inf)):
-        out[:, which] = _rounded(lines[:, which], kind, towards)
-    return out
 
 
 def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, FloatArray]:
@@ -228,7 +192,7 @@ def nearest(most: int, job: Job, task: Task, watch: Watch) -> tuple[FloatArray, 
     items = left, right if task.queries != task.gallery else left
     by_item = NearestItems(most, reach.of(items), left)
     looker = Looker(by_query, by_item)
-    for _, tile in masked_tiles(job, task, watch):
+    for _, tile in masked_tiles(job, task, watch, wanted=looker.wanted):
         looker.look(tile)
     return by_query.packed, by_item.packed
 

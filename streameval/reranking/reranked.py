@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.choices import RerankWith
 from streameval.errors import OptionError, check_path, check_type, entry_point, refuse
-from streameval.kernels.features import Reach
+from streameval.kernels.limits import Wanted
 from streameval.kernels.tiles import Tile
 from streameval.metrics.options import is_count, is_number
 from streameval.output import TemporaryFolder
@@ -295,7 +295,7 @@ class Reranked(TiledSource):
         watch: Watch,
         *,
         check: bool = True,
-        reach: Reach | None = None,
+        wanted: Wanted | None = None,
     ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         by = self._reranker(task.queries[0])

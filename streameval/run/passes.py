@@ -182,7 +182,7 @@ def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
     positives = job.only.positives_of(task.queries)
     cuts = np.array([left, *ends[inside], right])
     counter = StretchCounter(positives, cuts)
-    for _, tile in masked_tiles(job, task, watch, reach=counter.reach):
+    for _, tile in masked_tiles(job, task, watch, wanted=counter.wanted):
         counter.add(tile)
     return counter.ahead
 

@@ -17,7 +17,7 @@ from streameval.kernels.counting import RankCounter
 from streameval.kernels.drawn import DrawnCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
-from streameval.kernels.features import Reach
+from streameval.kernels.limits import Sides, Wanted
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
@@ -41,8 +41,8 @@ def count(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
         (Tally if share.galleries is None else DrawnTally)(job, share, task) for share in job.shares
     ]
     first, sole = tallies[0], job.sole
-    reach = (lambda: first.ranks.reach()) if sole is not None and sole.ranks_alone else None
-    tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
+    wanted = first.wanted if sole is not None and sole.ranks_alone else None
+    tiles = job.tiled.tiles(job, task, watch, check=False, wanted=wanted)
     with job.cache.lend("part", (_part_bytes(job, task),)) as memory:
         for tile in tiles:
             for tally in tallies:
@@ -96,6 +96,10 @@ class Tally:
         if share.near is not None:
             reach = share.near.reach[slice(*self._own.queries)]
             self._nearest = NearestCounter(share.near.most, reach)
+
+    def wanted(self, item: IntArray) -> Sides:
+        """Return which pairs with some items change what is counted."""
+        return self.ranks.wanted(item)
 
     def begin(self, tile: Tile) -> None:
         """Take the positives from the first tile, where they are not known."""
@@ -214,7 +218,7 @@ def masked_tiles(
     task: Task,
     watch: Watch,
     masked: Sequence[BoolArray] | None = None,
-    reach: Reach | None = None,
+    wanted: Wanted | None = None,
 ) -> Iterator[tuple[int, Tile]]:
     """Yield the tiles of a task without listed pairs, and the number of the share of each.
 
@@ -223,8 +227,8 @@ def masked_tiles(
     job, task, watch
     masked : sequence of [L] bool, optional
         Of each share, which of the listed pairs of the task's queries to leave out; all by default.
-    reach : callable, optional
-        Beyond which pairs may be left out, too: see `TiledSource.tiles`.
+    wanted : callable, optional
+        Which pairs may not be left out: see `TiledSource.tiles`. Not asked of parts of tiles.
     """
     own = [share.own(task) for share in job.shares]
     pairs = [share.pairs_of(one.queries) for share, one in zip(job.shares, own, strict=True)]
@@ -235,7 +239,9 @@ def masked_tiles(
         None if job.sole is not None else share.cutter(one.queries, task.queries[0])
         for share, one in zip(job.shares, own, strict=True)
     ]
-    for tile in job.tiled.tiles(job, task, watch, reach=reach):
+    if job.sole is None:  # parts of tiles are cut from values
+        wanted = None
+    for tile in job.tiled.tiles(job, task, watch, wanted=wanted):
         for number, cutter in enumerate(cutters):
             part = tile if cutter is None else cutter.cut(tile)
             listed = pairs[number]

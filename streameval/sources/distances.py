@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streameval.errors import BadRowError, InputError, entry_point
-from streameval.kernels.features import Reach
+from streameval.kernels.limits import Wanted
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
 from streameval.planning.plan import Plan, Task, pieces, plural
 from streameval.planning.problem import Data
@@ -133,7 +133,7 @@ class MatrixSource(TiledSource):
         watch: Watch,
         *,
         check: bool = True,
-        reach: Reach | None = None,
+        wanted: Wanted | None = None,
     ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         row = job.offset_rows(*task.queries)

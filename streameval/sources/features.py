@@ -17,8 +17,8 @@ from streameval.kernels.edges import by_item
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
-    Reach,
 )
+from streameval.kernels.limits import Wanted
 from streameval.kernels.multiplier import (
     description,
     item_bytes,
@@ -245,7 +245,7 @@ class Features(FeatureSource, TiledSource):
         watch: Watch,
         *,
         check: bool = True,
-        reach: Reach | None = None,
+        wanted: Wanted | None = None,
     ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         queries = self._query_block(job, task.queries)
@@ -258,9 +258,9 @@ class Features(FeatureSource, TiledSource):
         ):
             for begin, end in pieces(task.gallery, job.plan.block):
                 done = 0
-                first = FIRST_ITEMS if reach is not None and begin == task.gallery[0] else 0
+                first = FIRST_ITEMS if wanted is not None and begin == task.gallery[0] else 0
                 for part in self._columns(job, queries, (begin, end), first, memory, panels):
-                    for tile in part.tiles(rows, buffer, reach):
+                    for tile in part.tiles(rows, buffer, wanted):
                         yield tile
                         watch.advance(tile.pairs)
                         done += tile.pairs

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import BadRowError, InputError, warn
-from streameval.kernels.features import Reach
+from streameval.kernels.limits import Wanted
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
@@ -131,7 +131,7 @@ class TiledSource(Source):
         watch: Watch,
         *,
         check: bool = True,
-        reach: Reach | None = None,
+        wanted: Wanted | None = None,
     ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile.
 
@@ -141,9 +141,9 @@ class TiledSource(Source):
         check : bool
             Whether to check that distances are finite; else a tile can `locate` the first that
             is not.
-        reach : callable, optional
-            Returns, [m] float64, the distance of each query beyond which pairs may be left out;
-            +inf where none may be. It falls as tiles are counted.
+        wanted : callable, optional
+            Returns the reach of the task's queries and of some items; pairs beyond both may be
+            left out. It narrows as tiles are counted.
         """
 
     @abstractmethod

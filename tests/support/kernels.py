@@ -19,6 +19,9 @@ from streameval.kernels.grids import WAYS as WAYS
 from streameval.kernels.grids import cell_of as cell_of
 from streameval.kernels.grids import lay_grid as lay_grid
 from streameval.kernels.grids import span_grid as span_grid
+from streameval.kernels.limits import Limits as Limits
+from streameval.kernels.limits import Reach as Reach
+from streameval.kernels.limits import up_to as up_to
 from streameval.kernels.marks import MarkColumns as MarkColumns
 from streameval.kernels.marks import MarkTile as MarkTile
 from streameval.kernels.matrix_unit import ITEMS as ITEMS
@@ -79,6 +82,7 @@ __all__ = [
     "Digits",
     "FeatureColumns",
     "FineColumns",
+    "Limits",
     "MarkColumns",
     "Operands",
     "Panels",
@@ -87,6 +91,7 @@ __all__ = [
     "Product",
     "ProductColumns",
     "QueryBlock",
+    "Reach",
     "Tile",
     "better_kernels",
     "bin_row",
@@ -112,6 +117,7 @@ __all__ = [
     "span_grid",
     "supported",
     "threshold_distances",
+    "up_to",
     "warn_of_slow_kernels",
     "warn_once",
 ]
