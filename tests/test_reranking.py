@@ -84,6 +84,7 @@ def all_distances(source: se.Reranked) -> Array:
 
 def mark_all_tiles(patch: pytest.MonkeyPatch) -> None:
     """Mark pairs wherever anything is known, however few, and list all that are marked."""
+    patch.setattr(copies_module, "FEW", 2.0)  # tiles are not cut
     patch.setattr("streameval.kernels.features.worth_marking", lambda *_: True)
     dear = "streameval.kernels.marks.gallery_row_seconds"
     patch.setattr(dear, lambda count, width: 1e9 * count)

@@ -164,6 +164,26 @@ def test_what_is_not_marked_is_further(data: Any, metric: Any) -> None:
 
 
 @needs_sieve
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("side", ["query", "gallery"])
+def test_what_digits_leave_out_may_all_lie_one_way(side: str, metric: Any) -> None:
+    rows = np.random.default_rng(14).standard_normal((60, 100)).astype(np.float32)
+    scale = np.abs(rows).max(axis=1, keepdims=True) / sieve_of(100).most
+    left_out = rows - scale * np.round(rows / scale)
+    left_out *= 100 / np.linalg.norm(left_out, axis=1, keepdims=True)
+    q, g = (rows, left_out) if side == "query" else (left_out, rows)
+    for sign in (1, -1):
+        g = (sign * g).astype(np.float32)
+        own = np.diag(canonical_distances(q, g, metric))
+        marks = MarkColumns(operands_of(q, g, metric))
+        memory, none = np.empty(60 * 64, np.uint8), np.full(60, np.inf)
+        for reach in (Reach(own, none), Reach(-none, own)):
+            for sides in ((reach, Reach.unknown(0)), (Reach(-none, none), reach)):
+                tile = marks.tile(np.arange(60), sides, memory)
+                assert np.diag(marks_of(tile)[:, :60]).all()
+
+
+@needs_sieve
 def test_ordinary_pairs_are_few() -> None:
     rng = np.random.default_rng(12)
     q, g = (rng.standard_normal((rows, 512)).astype(np.float32) for rows in (40, 4000))
