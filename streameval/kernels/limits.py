@@ -19,6 +19,7 @@ from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Sp
 
 FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
 CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
+BENT = 2.0**-40  # by how much the level of the next may differ from the line, relatively
 
 
 class Reach(NamedTuple):
@@ -85,7 +86,10 @@ class Limits(NamedTuple):
 
 
 def line_of(tile: Tile) -> tuple[FloatArray, FloatArray]:
-    """Return the level of distance 0 of each row, and how levels ascend; NaN where that is open."""
+    """Return the level of distance 0 of each row, and how levels ascend.
+
+    NaN where that is open, and where levels are no line of distances, as of Euclidean ones.
+    """
     rows, each = len(tile.query), 1 + len(FAR)
     distances = np.tile(np.append(0.0, FAR), rows)
     levels = tile.levels(tile.query, each * np.arange(rows + 1), distances).tied.reshape(rows, each)
@@ -94,6 +98,10 @@ def line_of(tile: Tile) -> tuple[FloatArray, FloatArray]:
     row, least = np.arange(rows), clear.argmax(axis=1)  # the least distance that is clear
     slope = np.full(rows, np.nan)
     np.divide(far[row, least] - start, FAR[least], out=slope, where=clear[row, least])
+    other = np.minimum(least + 1, len(FAR) - 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bent = np.abs(far[row, other] / FAR[other] - slope) > BENT * slope
+    slope[bent & np.isfinite(far[row, other])] = np.nan
     return start, slope
 
 
