@@ -166,6 +166,19 @@ def test_exponential_is_within_one_unit_in_the_last_place() -> None:
     assert max(errors) < 1
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_marks_find_what_is_near_or_far_for_one_side_alone(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_module, "LEAST_BLOCK", 32)
+    mark_all_tiles(monkeypatch)
+    for seed in range(8):
+        rows = images(np.random.default_rng(seed), "random", 160, 33)
+        expected = oracle_reranked(rows[:10], rows[10:], metric, 2, 1, 0.3)
+        source = se.Reranked(se.Features(rows[:10], rows[10:], metric), k1=2, k2=1)
+        assert np.array_equal(all_distances(source), expected)
+
+
 def test_blocks_of_which_no_image_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "LEAST_BLOCK", 32)
     rng = np.random.default_rng(3)
