@@ -15,6 +15,7 @@ import numpy as np
 from streameval.compilation import compiled
 from streameval.kernels.both_ways import choose, list_both
 from streameval.kernels.limits import Limits, Reach, Sides, limits_of, line_of
+from streameval.kernels.multiplier import in_sequence
 from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.planning.plan import Task
 from streameval.planning.search import LOOKED
@@ -60,11 +61,11 @@ class NearestItems:
         """Whether there are any queries."""
         return bool(len(self.reach.nearest))
 
-    def note(self) -> None:
-        """Note in the reach what is known now."""
-        distance, _, greatest = self.lists
-        self.reach.nearest[:] = np.minimum(self.reach.nearest, distance[:, -1])
-        self.reach.greatest[:] = np.maximum(self.reach.greatest, greatest)
+    def note(self, number: IntArray) -> None:
+        """Note in the reach what is known now of some queries, ascending."""
+        own, (distance, _, greatest) = in_sequence(number), self.lists
+        self.reach.nearest[own] = np.minimum(self.reach.nearest[own], distance[own, -1])
+        self.reach.greatest[own] = np.maximum(self.reach.greatest[own], greatest[own])
 
 
 class Looker:
@@ -91,8 +92,10 @@ class Looker:
             self._list(tile)
         else:
             crowded = self._decide(tile)
-        for side in self._sides:
-            side.note()
+        by_query, by_item = self._sides
+        by_query.note(tile.query)
+        if by_item.some:
+            by_item.note(tile.columns.item - by_item.first)
         for finer in tile.finer(crowded) if crowded.size else ():
             self.look(finer)
 
