@@ -1,9 +1,10 @@
 """The nearest images of every image, and its greatest distance: the first stage of re-ranking.
 
-All images are ranked against all by tiles of products, as for counting. What a tile leaves open is
-decided by canonical distances: the nearest K, ties by index, and the greatest distance are those
-of float64. Distances are symmetric, to the bit: each tile is looked at for its rows and for its
-columns, so that half of all pairs are multiplied.
+All images are ranked against all by tiles, as for counting: of products, and once something is
+known of both sides, of marks. What a tile leaves open is decided by canonical distances: the
+nearest K, ties by index, and the greatest distance are those of float64. Distances are symmetric,
+to the bit: each tile is looked at for its rows and for its columns, so that half of all pairs are
+multiplied.
 """
 
 from __future__ import annotations
