@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from spread import spread
 from support.arrays import open_array
 from zarr.storage import MemoryStore
 
@@ -203,7 +204,7 @@ def test_every_kind_gives_the_numbers_of_a_file(tmp_path: Path, kind: str) -> No
     assert np.array_equal(opened.read((100, 333), (1, 4)), values["g"][some])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", spread(KINDS))
 def test_what_a_resumed_run_knows_an_array_by(tmp_path: Path, kind: str) -> None:
     values, sides = problem()
     (tmp_path / "held").mkdir()

@@ -192,6 +192,7 @@ def test_hardest_queries_have_the_lowest_precision() -> None:
     assert precision[hardest_queries({name: result}, 1)[0]] == np.nanmin(precision)
 
 
+@pytest.mark.slow
 def test_the_line_is_where_tau_max_is() -> None:
     page_of("pixels", "--images", IMAGES, "--queries", "20", "--top", "60")
     text = Path("page.html").read_text()
