@@ -50,6 +50,16 @@ def problem() -> tuple[dict[str, Values], dict[str, se.Labels]]:
     return {"q": q, "g": g, "matrix": matrix}, sides
 
 
+@pytest.fixture(scope="module")
+def of_files(tmp_path_factory: pytest.TempPathFactory) -> list[se.Evaluation]:
+    """Return the evaluations of the features and of the distances in files."""
+    folder, (values, sides) = tmp_path_factory.mktemp("files"), problem()
+    for name, own in values.items():
+        np.save(folder / f"{name}.npy", own)
+    features = se.Features(folder / "q.npy", folder / "g.npy", "euclidean")
+    return [se.evaluate(one, **sides) for one in (features, se.Distances(folder / "matrix.npy"))]
+
+
 def write_zarr(store: Any, values: Values, **options: Any) -> zarr.Array:
     options = {"chunks": (20, 90), "dtype": values.dtype, **options}
     array = zarr.create_array(store, shape=values.shape, **options)
@@ -188,16 +198,16 @@ def same(result: se.Evaluation, expected: se.Evaluation) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_gives_the_numbers_of_a_file(tmp_path: Path, kind: str) -> None:
+def test_every_kind_gives_the_numbers_of_a_file(
+    tmp_path: Path, kind: str, of_files: list[se.Evaluation]
+) -> None:
     values, sides = problem()
-    for name, own in values.items():
-        np.save(tmp_path / f"{name}.npy", own)
     (tmp_path / "held").mkdir()
     q, g, matrix = (KINDS[kind](tmp_path / "held", own) for own in values.values())
-    stored = se.Features(tmp_path / "q.npy", tmp_path / "g.npy", "euclidean")
-    assert same(se.evaluate(se.Features(q, g, "euclidean"), **sides), se.evaluate(stored, **sides))
-    stored = se.Distances(tmp_path / "matrix.npy")
-    assert same(se.evaluate(se.Distances(matrix), **sides), se.evaluate(stored, **sides))
+    for source, expected in zip(
+        (se.Features(q, g, "euclidean"), se.Distances(matrix)), of_files, strict=True
+    ):
+        assert same(se.evaluate(source, **sides), expected)
     rows, some = np.arange(0, GALLERY, 7), (slice(100, 333), slice(1, 4))
     opened = open_array(g)
     assert np.array_equal(opened.take(rows), values["g"][rows])
