@@ -25,7 +25,7 @@ import dask
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from clusters import GALLERY, QUERIES, cluster, labels, write_inputs
+from clusters import GALLERY, HERE, QUERIES, cluster, labels, write_inputs
 from distributed import Client
 from support import runs
 from support.cli import main
@@ -80,10 +80,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(1, marks=SLOW), 2, pytest.param(4, marks=SLOW)]
+    scope="module",
+    params=[pytest.param((2, HERE), id="2-threads")]
+    + [pytest.param((count, {}), id=str(count), marks=SLOW) for count in (1, 2, 4)],
 )
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with cluster(request.param) as (_, one):
+    workers, options = request.param
+    with cluster(workers, **options) as (_, one):
         yield one
 
 
@@ -211,13 +214,16 @@ def test_vectors_that_are_not_of_unit_length_after_all(
     assert found.statistics.equals(runs.run(work, ALL).statistics)
 
 
+@SLOW
 def test_inputs_that_workers_cannot_open_are_named(
-    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(folder)
-    work = prepared(Path("/proc/self/cwd"), "features")  # which is another folder for a worker
-    with pytest.raises(InputError, match=r"q\.npy.*on worker tcp://.*same path"):
-        runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    with cluster(1) as (_, client):
+        monkeypatch.chdir(folder)
+        work = prepared(Path("/proc/self/cwd"), "features")  # another folder for a worker
+        executor = ClusterExecutor(Connection(client))
+        with pytest.raises(InputError, match=r"q\.npy.*on worker tcp://.*same path"):
+            runs.run(work, ALL, executor=executor)
 
 
 def test_nothing_stays_on_the_cluster(folder: Path, client: Client) -> None:

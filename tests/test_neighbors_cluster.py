@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import cluster, labels, write_inputs
+from clusters import HERE, cluster, labels, write_inputs
 from distributed import Client
 from spread import SLOW
 
@@ -16,9 +16,6 @@ import streameval as se
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_inputs(tmp_path_factory.mktemp("inputs"))
-
-
-HERE = {"processes": False, "protocol": "tcp://", "memory_limit": None}
 
 
 @pytest.fixture(
