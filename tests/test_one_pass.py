@@ -144,7 +144,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS))
+@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS, of=4))
 def test_equal_however_they_are_counted(
     problem: dict[str, Any], kind: str, how: str, tmp_path: Path
 ) -> None:
@@ -232,6 +232,7 @@ def test_own_images_in_drawn_galleries(problem: dict[str, Any]) -> None:
         check(result.runs[view.name], alone, [np.arange(GALLERY), view.items])
 
 
+@pytest.mark.slow
 def test_in_rounds(
     problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,8 @@ def test_four(): ...
 """
 
 
-@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2])
 def test_the_last_lines_say_what_was_skipped_and_why(processes: int, tmp_path: Path) -> None:
     if processes and find_spec("xdist") is None:
         pytest.skip("pytest-xdist is not installed")

@@ -109,5 +109,6 @@ def test_a_handler_of_the_caller_is_left_alone() -> None:
     assert interrupted(OWN) == ["evaluated"]
 
 
+@pytest.mark.slow
 def test_other_threads_do_not_see_it() -> None:
     assert interrupted(THREAD) == ["evaluated"]
