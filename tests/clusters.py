@@ -77,9 +77,13 @@ def prepared(folder: Path, kind: str, *, items: int = 60, **options: Any) -> Pre
     return replace(whole, plan=replace(whole.plan, layout=kind, tasks=tasks))
 
 
+HERE = {"processes": False, "protocol": "tcp://", "memory_limit": None}
+"""Options of a cluster whose workers are threads of this process."""
+
+
 @contextmanager
 def cluster(workers: int, **options: Any) -> Iterator[tuple[LocalCluster, Client]]:
-    """Run a cluster of single-threaded processes on 127.0.0.1."""
+    """Run a cluster of workers of one thread, usually processes of their own, on 127.0.0.1."""
     with (
         dask.config.set(connection_module.LASTING),
         LocalCluster(

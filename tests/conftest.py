@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -59,6 +60,15 @@ def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     plain = os.environ.get(VARIABLE) == "digits" or not supported()
     monkeypatch.setenv(VARIABLE, "auto" if way == "digits" and not plain else way)
     return way
+
+
+gc.disable()  # while tests are collected: what they leave is looked through again and again
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but for what was there before the first test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

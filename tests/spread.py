@@ -1,4 +1,4 @@
-"""Combinations of parameters, of which a day's work tries some that are spread evenly."""
+"""Parameters of which a day's work tries some: combinations spread evenly, or chosen ones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def spread(*axes: Iterable[Any], of: int = 2) -> list[Any]:
         )
         for case in product(*map(enumerate, axes))
     ]
+
+
+def with_daily(values: Iterable[Any], *daily: Any) -> list[Any]:
+    """Return all values as parameters of a test, of which those that are not named are slow."""
+    return [pytest.param(value, marks=() if value in daily else SLOW) for value in values]
 
 
 SLOW = pytest.mark.slow

@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from spread import spread
 from support.arrays import open_array
 from zarr.storage import MemoryStore
 
@@ -47,6 +48,16 @@ def problem() -> tuple[dict[str, Values], dict[str, se.Labels]]:
     ids = {"query": rng.integers(0, 30, QUERIES), "gallery": rng.integers(-1, 30, GALLERY)}
     sides = {side: se.Labels(id=own, cam=rng.integers(0, 3, len(own))) for side, own in ids.items()}
     return {"q": q, "g": g, "matrix": matrix}, sides
+
+
+@pytest.fixture(scope="module")
+def of_files(tmp_path_factory: pytest.TempPathFactory) -> list[se.Evaluation]:
+    """Return the evaluations of the features and of the distances in files."""
+    folder, (values, sides) = tmp_path_factory.mktemp("files"), problem()
+    for name, own in values.items():
+        np.save(folder / f"{name}.npy", own)
+    features = se.Features(folder / "q.npy", folder / "g.npy", "euclidean")
+    return [se.evaluate(one, **sides) for one in (features, se.Distances(folder / "matrix.npy"))]
 
 
 def write_zarr(store: Any, values: Values, **options: Any) -> zarr.Array:
@@ -187,23 +198,23 @@ def same(result: se.Evaluation, expected: se.Evaluation) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_gives_the_numbers_of_a_file(tmp_path: Path, kind: str) -> None:
+def test_every_kind_gives_the_numbers_of_a_file(
+    tmp_path: Path, kind: str, of_files: list[se.Evaluation]
+) -> None:
     values, sides = problem()
-    for name, own in values.items():
-        np.save(tmp_path / f"{name}.npy", own)
     (tmp_path / "held").mkdir()
     q, g, matrix = (KINDS[kind](tmp_path / "held", own) for own in values.values())
-    stored = se.Features(tmp_path / "q.npy", tmp_path / "g.npy", "euclidean")
-    assert same(se.evaluate(se.Features(q, g, "euclidean"), **sides), se.evaluate(stored, **sides))
-    stored = se.Distances(tmp_path / "matrix.npy")
-    assert same(se.evaluate(se.Distances(matrix), **sides), se.evaluate(stored, **sides))
+    for source, expected in zip(
+        (se.Features(q, g, "euclidean"), se.Distances(matrix)), of_files, strict=True
+    ):
+        assert same(se.evaluate(source, **sides), expected)
     rows, some = np.arange(0, GALLERY, 7), (slice(100, 333), slice(1, 4))
     opened = open_array(g)
     assert np.array_equal(opened.take(rows), values["g"][rows])
     assert np.array_equal(opened.read((100, 333), (1, 4)), values["g"][some])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", spread(KINDS))
 def test_what_a_resumed_run_knows_an_array_by(tmp_path: Path, kind: str) -> None:
     values, sides = problem()
     (tmp_path / "held").mkdir()

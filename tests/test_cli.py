@@ -254,6 +254,7 @@ def test_command_line_imports_nothing_heavy(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
+@pytest.mark.slow
 def test_kept_kernels_are_loaded_without_what_compiles(data: Path) -> None:
     """The second process that appends finds its kernels kept: no linear algebra is imported."""
     code = (

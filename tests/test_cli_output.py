@@ -163,7 +163,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("number", "at"), spread([signal.SIGINT, signal.SIGTERM], ["write", "rename"])
+    ("number", "at"), spread([signal.SIGINT, signal.SIGTERM], ["write", "rename"], of=4)
 )
 def test_signals_while_saving(data: Path, number: signal.Signals, at: str) -> None:
     before = sorted(path.name for path in data.iterdir())
@@ -226,6 +226,7 @@ def test_signals_are_given_back() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
 def test_inputs_whose_names_are_no_text(data: Path) -> None:
     """As a process of its own: the runner's stdout takes any character."""

@@ -25,7 +25,7 @@ import dask
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from clusters import GALLERY, QUERIES, cluster, labels, write_inputs
+from clusters import GALLERY, HERE, QUERIES, cluster, labels, write_inputs
 from distributed import Client
 from support import runs
 from support.cli import main
@@ -66,8 +66,12 @@ PASSES: dict[str, dict[str, Any]] = {
 }
 SLOW = pytest.mark.slow
 prepared = partial(clusters.prepared, items=120)
-EACH_ONCE = {"rectangles": "range, positives, count", "strips": "range of all, positives, count"}
-"""The passes that stored distances go through every day; features go through all."""
+EACH_ONCE = {
+    "rectangles": ["range, positives, count"],
+    "strips": ["range of all, positives, count"],
+    "features": ["positives, count, refine", "not of unit length, range"],
+}
+"""The passes that sources go through every day."""
 
 
 @pytest.fixture(scope="module")
@@ -76,17 +80,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(1, marks=SLOW), 2, pytest.param(4, marks=SLOW)]
+    scope="module",
+    params=[pytest.param((2, HERE), id="2-threads")]
+    + [pytest.param((count, {}), id=str(count), marks=SLOW) for count in (1, 2, 4)],
 )
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with cluster(request.param) as (_, one):
+    workers, options = request.param
+    with cluster(workers, **options) as (_, one):
         yield one
 
 
 @pytest.mark.parametrize(
     ("kind", "passes"),
     [
-        pytest.param(kind, passes, marks=() if EACH_ONCE.get(kind, passes) == passes else SLOW)
+        pytest.param(kind, passes, marks=() if passes in EACH_ONCE[kind] else SLOW)
         for passes in PASSES
         for kind in ("features", "strips", "rectangles")
     ],
@@ -207,13 +214,16 @@ def test_vectors_that_are_not_of_unit_length_after_all(
     assert found.statistics.equals(runs.run(work, ALL).statistics)
 
 
+@SLOW
 def test_inputs_that_workers_cannot_open_are_named(
-    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(folder)
-    work = prepared(Path("/proc/self/cwd"), "features")  # which is another folder for a worker
-    with pytest.raises(InputError, match=r"q\.npy.*on worker tcp://.*same path"):
-        runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    with cluster(1) as (_, client):
+        monkeypatch.chdir(folder)
+        work = prepared(Path("/proc/self/cwd"), "features")  # another folder for a worker
+        executor = ClusterExecutor(Connection(client))
+        with pytest.raises(InputError, match=r"q\.npy.*on worker tcp://.*same path"):
+            runs.run(work, ALL, executor=executor)
 
 
 def test_nothing_stays_on_the_cluster(folder: Path, client: Client) -> None:
@@ -519,22 +529,29 @@ def _process_of_worker() -> int:
     return os.getpid()
 
 
+COMMAND = ["evaluate", "--json", "--query", "q.npy", "--gallery", "g.npy"]
+COMMAND += ["--query-ids", "qid.npy", "--gallery-ids", "gid.npy", "--protocol", "no-camera"]
+
+
+@SLOW
 def test_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = str(Path(sys.executable).parent / "streameval")
-    arguments = ["evaluate", "--json", "--query", "q.npy", "--gallery", "g.npy"]
-    arguments += ["--query-ids", "qid.npy", "--gallery-ids", "gid.npy", "--protocol", "no-camera"]
     monkeypatch.chdir(folder)
-    process = subprocess.run(
-        [program, *arguments, "--workers", "2"], capture_output=True, text=True
-    )
+    process = subprocess.run([program, *COMMAND, "--workers", "2"], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    done = [
-        CliRunner().invoke(main, [*arguments, *more])
-        for more in ((), ("--workers", "0"), ("--workers", "2", "--dry-run"))
-    ]
-    assert [one.exit_code for one in done] == [0, 2, 0]
-    workers, threads = (json.loads(one.stdout) for one in (process, done[0]))
+    done = CliRunner().invoke(main, COMMAND)
+    assert done.exit_code == 0
+    workers, threads = (json.loads(one.stdout) for one in (process, done))
     assert workers["metrics"] == threads["metrics"]
     assert workers["provenance"]["plan"]["workers"] == 2
-    assert "--workers is 0" in done[1].stderr
-    assert json.loads(done[2].stdout)["workers"] == 2
+
+
+def test_workers_of_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    none, dry = (
+        CliRunner().invoke(main, [*COMMAND, "--workers", *more])
+        for more in (("0",), ("2", "--dry-run"))
+    )
+    assert [none.exit_code, dry.exit_code] == [2, 0]
+    assert "--workers is 0" in none.stderr
+    assert json.loads(dry.stdout)["workers"] == 2

@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
 from documents import BIN, ROOT, blocks
 from servers import bucket, credentials, free_port, put_files
 from support.arrays import open_array
+from support.cli import main
 from waiting import PATIENCE
 
 from streameval import InputError
@@ -115,11 +117,11 @@ def test_python_block_runs(folder: Path, environment: dict[str, str]) -> None:
 
 
 def test_a_plan_for_200_workers_from_shapes() -> None:
-    arguments = [str(BIN / "streameval"), "evaluate", "--dry-run", "--workers", "200"]
+    arguments = ["evaluate", "--dry-run", "--workers", "200"]
     arguments += ["--query", "shape:100000x512", "--gallery", "shape:100000000x512"]
     arguments += ["--memory", "4GB", "--rate", "50G"]
-    done = subprocess.run([*arguments, "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert done.exit_code == 0, done.stderr
     plan = json.loads(done.stdout)
     assert plan["workers"] == 200
     assert plan["pairs"] == 10**13
@@ -132,12 +134,12 @@ def test_a_plan_for_200_workers_from_shapes() -> None:
     assert sum(plan["client"].values()) == plan["client_peak"]
     assert plan["client"]["statistics"] >= 8 * 100_000 * 101  # at each threshold, of each query
     assert plan["client"]["tasks"] >= 500 * plan["tasks"]
-    text = subprocess.run(arguments, capture_output=True, text=True).stdout
+    text = CliRunner().invoke(main, arguments).stdout
     assert re.search(r"Client +\S+ GB projected peak of this process", text)
     for part in ("10 trillion pairs", "200 workers of 1 thread", "17 min", "as is assumed"):
         assert part in text
-    refused = subprocess.run([*arguments[:-3], "500MB"], capture_output=True, text=True)
-    assert refused.returncode == 2
+    refused = CliRunner().invoke(main, [*arguments[:-3], "500MB"])
+    assert refused.exit_code == 2
     assert "500.0 MB for each worker is too small for 100000 queries" in refused.stderr
 
 

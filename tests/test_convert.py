@@ -102,6 +102,7 @@ def test_chunks_are_of_whole_rows_and_of_a_size() -> None:
     assert chunks_for((10**9,), 8) == (524288,)
 
 
+@pytest.mark.slow
 def test_a_hundred_shards_killed_again_and_again() -> None:
     values = write_shards(100, 37, 16)  # 58 chunks of 64 rows, in blocks of two
     for survived in (0, 1, 20, 3):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from oracle_expansion import oracle_expanded, oracle_fused
 from oracle_reranking import oracle_reranked
 from profiles import examples
+from spread import spread, with_daily
 from support.expansion import made_features, powers, rows_of
 from support.runs import plan_any_budget
 from test_reranking import evaluate, images
@@ -126,8 +127,7 @@ MAKERS: dict[str, Callable[[Path, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("steps", MAKERS)
-@pytest.mark.parametrize("metric", ["cosine", "dot"])
+@pytest.mark.parametrize(("steps", "metric"), spread(MAKERS, ["cosine", "dot"]))
 def test_statistics_are_those_of_the_new_features(folder: Path, steps: str, metric: str) -> None:
     source = MAKERS[steps](folder, features(folder, metric))
     made = sides(source, **labels(folder))
@@ -153,7 +153,7 @@ def test_reranked_distances_are_those_of_the_definition() -> None:
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("steps", MAKERS)
+@pytest.mark.parametrize("steps", with_daily(MAKERS, "aqe", "multi-query, dba, alpha-qe"))
 def test_bits_are_the_same_in_any_chunks_threads_and_blocks(
     folder: Path, steps: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +164,7 @@ def test_bits_are_the_same_in_any_chunks_threads_and_blocks(
     chunked = se.Features(folder / "q.zarr", folder / "g.zarr")
     options: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "memory": "140MB"}]
     plan_any_budget(monkeypatch)
-    monkeypatch.setattr("streameval.expansion.written.MOST_BYTES", 20_000)
+    monkeypatch.setattr("streameval.expansion.written.MOST_BYTES", 100_000)
     for session in options:
         found = sides(MAKERS[steps](folder, chunked), **labels(folder), **session)
         for one, other in zip(found, expected, strict=True):

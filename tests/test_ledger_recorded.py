@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spread import with_daily
 from support.package import FIELDS
 
 import streameval as se
@@ -50,7 +51,7 @@ def check_entries(found: list[se.Snapshot], told: list[dict[str, Any]]) -> None:
         assert same | {name: entry[name] for name in ("time", "seconds")} == entry
 
 
-@pytest.mark.parametrize("kind", ["features", "distances"])
+@pytest.mark.parametrize("kind", with_daily(["features", "distances"], "features"))
 def test_an_earlier_ledger_is_equal_and_goes_on_equally(kind: str, expected: Any) -> None:
     arrays, told = expected
     ledger = se.Ledger(kind)

@@ -56,13 +56,8 @@ def test_the_pairs_are_those_of_the_benchmark(sides: dict[str, se.Labels]) -> No
     assert counts["pairs_ignored"] == 3368 * junk + same
 
 
-@pytest.mark.parametrize(
-    "ties",
-    [
-        "pessimistic",
-        *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("optimistic", "stable")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "stable"])
 def test_every_metric_equals_the_oracle(sides: dict[str, se.Labels], ties: str) -> None:
     rows = features(sides)
     # Of the first 3,000 queries every tenth; the gallery loses some of them, for the open set.

@@ -13,6 +13,7 @@ from array_files import write_npy, write_zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from spread import with_daily
 from support.arrays import Array
 from test_exactness import GALLERY, QUERIES, evaluate, labels, oracle
 
@@ -24,6 +25,7 @@ KINDS = [
     ".npy",
     *(f"zarr {version} {codec}" for version in (2, 3) for codec in ("as it is", "Blosc")),
 ]
+DAILY = "in memory", ".npy", "zarr 2 Blosc", "zarr 3 as it is"
 
 
 def stored(kind: str, values: np.ndarray, chunks: tuple[int, int], folder: Path) -> Any:
@@ -55,7 +57,7 @@ def drawn(seed: int, dtype: str) -> tuple[np.ndarray, dict[str, se.Labels]]:
     return matrix, labels(rng, QUERIES, GALLERY)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", with_daily(KINDS, *DAILY))
 @examples(10)
 @given(
     seed=st.integers(0, 10**6),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import cluster, labels, write_inputs
+from clusters import HERE, cluster, labels, write_inputs
 from distributed import Client
+from spread import SLOW
 
 import streameval as se
 
@@ -17,9 +18,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with cluster(2) as (_, one):
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(HERE, id="threads"), pytest.param({}, id="processes", marks=SLOW)],
+)
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with cluster(2, **request.param) as (_, one):
         yield one
 
 

@@ -144,7 +144,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS))
+@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS, of=4))
 def test_equal_however_they_are_counted(
     problem: dict[str, Any], kind: str, how: str, tmp_path: Path
 ) -> None:
@@ -152,25 +152,25 @@ def test_equal_however_they_are_counted(
 
 
 OVERLAPPING = {"draw": 1, "per": ["id", "cam"], "times": 9}
-
-
-@pytest.mark.filterwarnings("ignore:no query has a positive")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "protocol",
-    [
+DRAWN = {
+    protocol.name: protocol
+    for protocol in (
         replace(MARKET, name="usual", trials=OVERLAPPING),
         replace(se.PROTOCOLS["separate-camera"], name="classes", trials=OVERLAPPING),
         replace(MARKET, name="some", queries="cam != 1", gallery="view < 3", trials=OVERLAPPING),
         replace(MARKET, name="many", trials={"draw": 4, "per": ["cam"], "times": 5}),
-    ],
-    ids=lambda protocol: protocol.name,
-)
+    )
+}
+
+
+@pytest.mark.filterwarnings("ignore:no query has a positive")
+@pytest.mark.parametrize(("drawn", "kind"), spread(DRAWN, KINDS, of=4))
 def test_galleries_drawn_from_one(
-    problem: dict[str, Any], kind: str, protocol: Protocol, tmp_path: Path
+    problem: dict[str, Any], drawn: str, kind: str, tmp_path: Path
 ) -> None:
     """Each equals an evaluation of its own, in all that is counted, of groups of queries, too."""
     query, gallery = problem["sides"]
+    protocol = DRAWN[drawn]
     options: dict[str, Any] = {"group_by": "cam", "metrics": ["all"]}
     if protocol.name == "many":
         options = {"metrics": "CMC@1,mAP", "tile": (7, 50)}
@@ -232,6 +232,7 @@ def test_own_images_in_drawn_galleries(problem: dict[str, Any]) -> None:
         check(result.runs[view.name], alone, [np.arange(GALLERY), view.items])
 
 
+@pytest.mark.slow
 def test_in_rounds(
     problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 IMPORTS = """
 import importlib, os, pkgutil, sys
@@ -44,6 +45,7 @@ def test_modules_import_without_what_some_systems_lack(tmp_path: Path) -> None:
     run(IMPORTS, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_without_what_only_linux_has(tmp_path: Path) -> None:
     """As on macOS: no affinity, no /proc and, but for late versions, no preadv."""
     np.save(tmp_path / "query.npy", np.eye(2))

@@ -126,6 +126,7 @@ def test_the_same_runs_are_the_same_page() -> None:
     assert Path("page.html").read_bytes() == first
 
 
+@pytest.mark.slow
 def test_no_queries_have_no_pictures() -> None:
     assert not page_of("pixels", "--images", IMAGES, "--queries", "0").named("figure", "query")
 
@@ -192,6 +193,7 @@ def test_hardest_queries_have_the_lowest_precision() -> None:
     assert precision[hardest_queries({name: result}, 1)[0]] == np.nanmin(precision)
 
 
+@pytest.mark.slow
 def test_the_line_is_where_tau_max_is() -> None:
     page_of("pixels", "--images", IMAGES, "--queries", "20", "--top", "60")
     text = Path("page.html").read_text()
@@ -291,6 +293,7 @@ def test_what_python_made_has_a_page_too(tmp_path: Path) -> None:
     assert "does not say where its labels are" in said
 
 
+@pytest.mark.slow
 def test_findings_of_the_audit_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pixels_query.npy", "pixels_gallery.npy", "query.csv", "gallery.csv"):
         shutil.copy(name, tmp_path)

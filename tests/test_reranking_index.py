@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_reranking import oracle_of_lists, squared_distances
 from profiles import examples
+from spread import spread, with_daily
 from support.cli import main
 from support.reranking import (
     copies_module,
@@ -23,12 +24,13 @@ from support.reranking import (
     reranked_module,
 )
 from test_reranking import PARAMETERS, all_distances, images
-from test_reranking_stages import Stopped, reranked, run_killed
+from test_reranking_stages import RERANK, Stopped, asking, reranked, run, run_killed
 
 import streameval as se
 
 Array = npt.NDArray[Any]
 APPROXIMATE = {"index": "IVF4,Flat", "search": "nprobe=2"}
+STOPS = ["index", "neighbors", "greatest", "encoding", "counting"]
 # With few rows, FAISS would like more of them.
 pytestmark = pytest.mark.filterwarnings("ignore:the index IVF:streameval.StreamevalWarning")
 
@@ -69,9 +71,10 @@ def test_more_candidates_are_fetched_where_many_are_as_far() -> None:
     assert np.array_equal(all_distances(se.Reranked(features, index="Flat")), exact)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-@pytest.mark.parametrize("spec", ["IVF16,Flat", "HNSW8", "PQ4x4"])
-@pytest.mark.parametrize("power", [2, 4])
+@pytest.mark.parametrize(
+    ("metric", "spec", "power"),
+    spread(["cosine", "euclidean"], ["IVF16,Flat", "HNSW8", "PQ4x4"], [2, 4]),
+)
 def test_distances_are_those_of_the_definition_given_the_lists(
     metric: str, spec: str, power: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +126,7 @@ def test_the_sample_is_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(greatest_module.sample_of(10)) == 7
 
 
-@pytest.mark.parametrize("tile", [None, (5, 17)])
+@pytest.mark.parametrize("tile", [None, (25, 170)])
 def test_counts_are_those_of_the_distances(folder: Path, tile: tuple[int, int] | None) -> None:
     source = reranked(folder, **APPROXIMATE)
     matrix = se.Distances(all_distances(source))
@@ -226,7 +229,7 @@ def test_folders_of_other_neighbors_are_refused(folder: Path) -> None:
         assert not found.statistics.equals(before.statistics)
 
 
-@pytest.mark.parametrize("stop", ["index", "neighbors", "greatest", "encoding", "counting"])
+@pytest.mark.parametrize("stop", with_daily(STOPS, "index", "greatest", "counting"))
 def test_an_interrupted_run_goes_on(folder: Path, stop: str) -> None:
     kept: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True, "threads": 1}
     given = {**labels(folder), **kept}
@@ -241,7 +244,7 @@ def test_an_interrupted_run_goes_on(folder: Path, stop: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["index", "neighbors", "greatest", "encoding", "counting"])
+@pytest.mark.parametrize("stage", STOPS)
 def test_killed_in_any_stage_and_resumed(folder: Path, stage: str) -> None:
     run_killed(folder, stage, **APPROXIMATE)
     kept = {"checkpoint": folder / "kept", "resume": True, "threads": 1}
@@ -278,29 +281,27 @@ def test_the_plan_counts_the_index(folder: Path, capsys: pytest.CaptureFixture[s
     assert re.search(r"index +2\.1 GB", told)
 
 
+INDEXED = ["--rerank-index=IVF4,Flat", "--search=nprobe=2", "--threads=1"]
+
+
 def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sides = [f"--{side}={folder}/{side[0]}.npy" for side in ("query", "gallery")]
-    sides += [f"--{side}-ids={folder}/{side[0]}id.npy" for side in ("query", "gallery")]
-    sides += [f"--{side}-cams={folder}/{side[0]}cam.npy" for side in ("query", "gallery")]
-
-    def run(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as caught:
-            main([*arguments])
-        out, err = capsys.readouterr()
-        assert caught.value.code == 0, err
-        return out
-
-    text = "--rerank=k-reciprocal,k1=8,k2=3,lambda=0.25"
-    exact, found = folder / "exact", folder / "found"
-    more = ["--rerank-index=IVF4,Flat", "--search=nprobe=2", "--threads=1"]
-    table = run("evaluate", *sides, text, *more, f"--out={found}")
+    found = folder / "found"
+    table = run(capsys, *asking(folder), RERANK, *INDEXED, f"--out={found}")
     assert "approximate k-reciprocal" in table
-    run("evaluate", *sides, text, f"--out={exact}")
     source = reranked(folder, **APPROXIMATE)
     expected = se.evaluate(source, **labels(folder), threads=1)
     assert json.loads((found / "summary.json").read_text())["metrics"]["mAP"] == expected["mAP"]
-    assert "By AP" in run("compare", str(exact), str(found))
-    run("report", str(exact), str(found), f"--out={folder}/report.html")
+
+
+@pytest.mark.slow
+def test_saved_runs_are_compared_and_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, found = folder / "exact", folder / "found"
+    run(capsys, *asking(folder), RERANK, *INDEXED, f"--out={found}")
+    run(capsys, *asking(folder), RERANK, f"--out={exact}")
+    assert "By AP" in run(capsys, "compare", str(exact), str(found))
+    run(capsys, "report", str(exact), str(found), f"--out={folder}/report.html")
     assert "approximate k-reciprocal" in (folder / "report.html").read_text()
 
 

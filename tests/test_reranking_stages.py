@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from clusters import cluster, labels, write_inputs
 from documents import ROOT
+from spread import spread
 from support.cli import main
 from support.package import claimed
 from support.reranking import copies_module
@@ -29,6 +30,7 @@ STAGES = ["neighbors", "encoding", "averaging", "positives", "counting"]
 ALONE = ["neighbors", "encoding", "averaging", "queries", "positives", "counting"]
 WITH = [("all", STAGES), ("gallery", ALONE)]
 EVERY_STAGE = [(with_, stage) for with_, stages in WITH for stage in stages]
+DAILY = [("all", "averaging"), ("all", "counting"), ("gallery", "queries")]
 
 
 @pytest.fixture
@@ -54,7 +56,14 @@ class Stopped(se.Progress):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("with_", "stop"), [one for one in EVERY_STAGE if one[1] != "neighbors"])
+@pytest.mark.parametrize(
+    ("with_", "stop"),
+    [
+        pytest.param(*one, marks=() if one in DAILY else pytest.mark.slow)
+        for one in EVERY_STAGE
+        if one[1] != "neighbors"
+    ],
+)
 def test_neighbors_are_not_looked_for_again(folder: Path, with_: str, stop: str) -> None:
     kept: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True}
     source = reranked(folder, with_=with_)
@@ -139,8 +148,14 @@ def test_encodings_of_other_steps_are_kept_apart(folder: Path) -> None:
     assert three != four
 
 
-@pytest.mark.parametrize("name", ["items", "values", "begin", "greatest", "encodings.json"])
-@pytest.mark.parametrize("harm", ["absent", "truncated", "altered", "longer"])
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    spread(
+        ["items", "values", "begin", "greatest", "encodings.json"],
+        ["absent", "truncated", "altered", "longer"],
+        of=4,
+    ),
+)
 def test_damaged_encodings_are_made_again(folder: Path, name: str, harm: str) -> None:
     kept = folder / "kept"
     expected = se.evaluate(reranked(folder, folder=kept), **labels(folder))
@@ -192,8 +207,9 @@ def test_a_resumed_run_uses_its_encodings_again(folder: Path) -> None:
     assert "encoding" not in resumed.passes
 
 
-@pytest.mark.parametrize("fewer", [{"k1": 5}, {"k1": 3, "k2": 6}, {"k1": 2, "k2": 1}])
-@pytest.mark.parametrize("few", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("few", "fewer"), spread([0.0, 2.0], [{"k1": 5}, {"k1": 3, "k2": 6}, {"k1": 2, "k2": 1}])
+)
 def test_fewer_neighbors_are_the_first_of_more(
     folder: Path, fewer: dict[str, int], few: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,34 +371,48 @@ def test_a_bad_row_is_named_by_its_own_array(folder: Path) -> None:
         se.evaluate(reranked(folder), **labels(folder))
 
 
+NAMES = ("id", "cam")
+RERANK = "--rerank=k-reciprocal,k1=8,k2=3,lambda=0.25"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command; return what it prints."""
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 0, err
+    return out
+
+
+def asking(folder: Path) -> list[str]:
+    """Return the command that evaluates the features."""
+    sides = ("query", "gallery")
+    asked = [f"--{side}={folder}/{side[0]}.npy" for side in sides]
+    more = [f"--{side}-{name}s={folder}/{side[0]}{name}.npy" for side in sides for name in NAMES]
+    return ["evaluate", *asked, *more]
+
+
 def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sides = [f"--{side}={folder}/{side[0]}.npy" for side in ("query", "gallery")]
-    more = [
-        f"--{side}-{name}s={folder}/{side[0]}{name}.npy"
-        for side in ("query", "gallery")
-        for name in ("id", "cam")
-    ]
-
-    def run(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as caught:
-            main([*arguments])
-        out, err = capsys.readouterr()
-        assert caught.value.code == 0, err
-        return out
-
-    asked = ["evaluate", *sides, *more]
+    asked = [*asking(folder), RERANK]
     expected = se.evaluate(reranked(folder), **labels(folder))
-    text = "k-reciprocal,k1=8,k2=3,lambda=0.25"
-    plain, found = folder / "plain", folder / "found"
-    table = run(*asked, f"--rerank={text}", f"--out={found}")
+    found = folder / "found"
+    table = run(capsys, *asked, f"--out={found}")
     assert "k-reciprocal (k1 8, k2 3, lambda 0.25)" in table
     assert json.loads((found / "summary.json").read_text())["metrics"]["mAP"] == expected["mAP"]
-    assert "neighbors, encoding, averaging" in run(*asked, f"--rerank={text}", "--dry-run")
-    alone = run(*asked, f"--rerank={text}", "--rerank-with=gallery")
+    assert "neighbors, encoding, averaging" in run(capsys, *asked, "--dry-run")
+    alone = run(capsys, *asked, "--rerank-with=gallery")
     assert "k-reciprocal (k1 8, k2 3, lambda 0.25, with gallery)" in alone
-    run(*asked, f"--out={plain}")
-    assert "By AP" in run("compare", str(plain), str(found))
-    run("report", str(plain), str(found), f"--out={folder}/report.html")
+
+
+@pytest.mark.slow
+def test_saved_runs_are_compared_and_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, found = folder / "plain", folder / "found"
+    run(capsys, *asking(folder), RERANK, f"--out={found}")
+    run(capsys, *asking(folder), f"--out={plain}")
+    assert "By AP" in run(capsys, "compare", str(plain), str(found))
+    run(capsys, "report", str(plain), str(found), f"--out={folder}/report.html")
     assert "k-reciprocal" in (folder / "report.html").read_text()
 
 

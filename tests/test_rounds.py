@@ -68,21 +68,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "more"),
-    [
-        pytest.param(
-            kind,
-            more,
-            id=f"{kind}-{name}",
-            marks=() if kind == "features" or name == "plain" else pytest.mark.slow,
-        )
-        for kind in ("features", "strips", "rectangles")
-        for name, more in CASES.items()
-    ],
+    ("kind", "name"),
+    spread(["features", "strips", "rectangles"], CASES, of=3),
 )
 def test_rounds_leave_the_same_result(
-    problem: dict, kind: str, more: dict, tmp_path: Path, request: pytest.FixtureRequest
+    problem: dict, kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    more = CASES[name]
     whole = evaluate(problem, kind, tmp_path, **more)
     request.getfixturevalue("rounds")
     (tmp_path / "again").mkdir()

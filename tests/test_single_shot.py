@@ -427,7 +427,7 @@ def test_a_gallery_of_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "protocol", "noise"), spread(METRICS, PROTOCOLS, [0.0, 1e-7, 1e-5], of=3)
+    ("metric", "protocol", "noise"), spread(METRICS, PROTOCOLS, [0.0, 1e-7, 1e-5], of=6)
 )
 @pytest.mark.usefixtures("product")
 def test_collapsed_models(

@@ -61,6 +61,7 @@ def test_resumed(tmp_path: Path, expected: se.Evaluation) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_on_a_cluster(expected: se.Evaluation) -> None:
     with Client(n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
         found = se.evaluate(SOURCE, **SIDES, client=client)

@@ -28,13 +28,15 @@ def test_four(): ...
 """
 
 
-@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2])
 def test_the_last_lines_say_what_was_skipped_and_why(processes: int, tmp_path: Path) -> None:
     if processes and find_spec("xdist") is None:
         pytest.skip("pytest-xdist is not installed")
     (tmp_path / "conftest.py").write_text("from support.skips import pytest_sessionfinish\n")
     (tmp_path / "test_some.py").write_text(SOME)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    command += ["--basetemp", str(tmp_path / "own")]
     more = ["-n", str(processes)] if processes else []
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(

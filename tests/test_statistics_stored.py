@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spread import with_daily
 from support.result import (
     StatisticsWriter,
     StoredStatistics,
@@ -77,7 +78,7 @@ def test_values_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole) -> 
         np.testing.assert_array_equal(whole.precision_recall(query), read.precision_recall(query))
 
 
-@pytest.mark.parametrize("by", ["cam", "id", "cam-pair"])
+@pytest.mark.parametrize("by", with_daily(["cam", "id", "cam-pair"], "cam-pair"))
 def test_groups_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole, by: str) -> None:  # type: ignore[no-untyped-def]
     groups, expected = read.grouped(by).groups, whole.grouped(by).groups
     assert list(groups) == list(expected)

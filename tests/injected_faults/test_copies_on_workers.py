@@ -98,7 +98,8 @@ def test_other_files_are_refused(
         evaluate(kind, client=client)
 
 
-@pytest.mark.parametrize("kind", [".npy", pytest.param(".zarr", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [".npy", ".zarr"])
 def test_copies_that_change(kind: str, own: Path, client: Client) -> None:
     expected = evaluate(kind, threads=1)
 

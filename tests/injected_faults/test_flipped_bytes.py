@@ -137,7 +137,7 @@ def same(found: se.Evaluation, expected: se.Evaluation) -> bool:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(20, id="daily"),
+        pytest.param(10, id="daily"),
         pytest.param(400, id="slow", marks=pytest.mark.slow),
         pytest.param(None, id="all", marks=pytest.mark.nightly),
     ],

@@ -137,6 +137,7 @@ def test_a_result_without_room_is_refused_before_any_work(disk: Path) -> None:
     assert left(disk) == ["fill"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_during_a_run(disk: Path, expected: dict[str, float]) -> None:
     done = run("3=fill()", "--out", "disk/out")
     assert done.returncode in (0, 2), done.stderr  # the room that was reserved may do
@@ -184,7 +185,7 @@ def test_a_checkpoint_without_room(
 @pytest.mark.slow
 def test_no_room_for_compiled_kernels(disk: Path, expected: dict[str, float]) -> None:
     fill(disk)
-    done = run("", NUMBA_CACHE_DIR=str(disk))
+    done = run("", NUMBA_CACHE_DIR=str(disk), NUMBA_OPT="0")  # compiles faster
     assert done.returncode == 0, done.stderr
     assert "warning: compiled kernels can't be kept in" in done.stderr
     assert "No space left on device" in done.stderr

@@ -203,7 +203,8 @@ def check(
 
 
 MOMENTS = [(number, reading) for number in range(3) for reading in range(4)]
-DAILY = 72  # combinations of a test: each format by each route that is resumed, at least
+DAILY = 72  # combinations of a test
+RESUMED = 36  # of one that resumes runs: each format twice, at least
 
 
 def test_every_format_is_tried() -> None:
@@ -243,7 +244,7 @@ def kill() -> None:
         inputs.FAULTS,
         MOMENTS[1:],
         [False, True],
-        daily=DAILY,
+        daily=RESUMED,
     ),
 )
 def test_an_input_that_changes_before_a_run_is_resumed(

@@ -175,7 +175,8 @@ def interrupt(
     return ends
 
 
-@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_finished_work_is_not_told_of_once_it_is_removed(
     inputs: Path, tmp_path: Path, when: str
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from spread import with_daily
 from waiting import PATIENCE
 
 COMMON = """
@@ -98,7 +99,7 @@ def interrupted(program: str, *arguments: str) -> list[str]:
     return printed.splitlines()
 
 
-@pytest.mark.parametrize("method", ["begin", "start", "finish"])
+@pytest.mark.parametrize("method", with_daily(["begin", "start", "finish"], "start"))
 def test_a_swallowed_exception_is_raised_again(method: str) -> None:
     printed = interrupted(SWALLOWED, method)
     assert printed == ["swallowed KeyboardInterrupt", "raised again", "evaluated"]
@@ -108,5 +109,6 @@ def test_a_handler_of_the_caller_is_left_alone() -> None:
     assert interrupted(OWN) == ["evaluated"]
 
 
+@pytest.mark.slow
 def test_other_threads_do_not_see_it() -> None:
     assert interrupted(THREAD) == ["evaluated"]

@@ -69,7 +69,7 @@ def waiting(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.fixture(params=["at once", "later"])
+@pytest.fixture(params=["at once", pytest.param("later", marks=pytest.mark.slow)])
 def first(request: pytest.FixtureRequest, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Begin a run that waits until there is a file named gate; it keeps work at once, or later."""
     with waiting(GATED, request.param, *COMMAND, "--json") as process:
