@@ -57,7 +57,7 @@ def test_filter_values_stay_within_the_band(
     assert tile.columns.weight is not None
     values = tile.values * tile.columns.weight + tile.columns.offset[0]
     canonical = canonical_distances(q, g, metric)
-    norms = columns.queries.vectors.norms
+    norms = columns.norms
     level = distance_of(canonical, metric, norms, columns.scale)
     error = np.abs(values - level)
     if metric == "cosine":  # clipped distances have lost what lies beyond
@@ -66,6 +66,34 @@ def test_filter_values_stay_within_the_band(
     indptr = len(g) * np.arange(len(q) + 1)
     for bound in tile.levels(np.arange(len(q)), indptr, canonical.ravel()):
         assert np.array_equal(bound.reshape(level.shape), level)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_rows_that_are_nearly_alike_are_told_apart_in_float32(metric: Any, dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    one = 1e3 * rng.standard_normal(128)
+    q, g = (one + rng.standard_normal((rows, 128)).astype(dtype) for rows in (70, 300))
+    q, g = q.astype(dtype), np.concatenate([g, one[None], -one[None]]).astype(dtype)
+    columns = columns_of(q, g, metric)
+    assert columns.queries.centred
+    tile = columns.tile(np.arange(70), np.empty((70, 302), np.float32), last=True)
+    canonical = canonical_distances(q, g, metric)
+    level = distance_of(canonical, metric, columns.norms, columns.scale)
+    assert tile.columns.weight is not None
+    values = tile.values * tile.columns.weight + tile.columns.offset[0]
+    assert np.all(np.abs(values - level) <= tile.band[:, None])
+    near = columns_of(q, g[:300], metric)
+    tile = near.tile(np.arange(70), np.empty((70, 300), np.float32), last=True)
+    spread = level[:, :300].std(axis=1) * near.scale / columns.scale
+    assert np.all(tile.band < 1e-3 * spread)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+def test_other_rows_are_multiplied_as_they_are(metric: Any) -> None:
+    rows = np.random.default_rng(2).standard_normal((300, 64)).astype(np.float32)
+    for given in (rows, np.repeat(rows[:1], 300, axis=0), rows[:1]):
+        assert not columns_of(given, rows, metric).queries.centred
 
 
 def gamma_of(rows: npt.NDArray[np.float32]) -> float:

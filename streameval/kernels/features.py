@@ -71,15 +71,17 @@ class FeatureColumns:
         ruled_out: Float32Array,
         memory: ByteArray,
     ) -> None:
-        (rows, norms), filter_, factor, scale = items, queries.filter, 1.0, 1.0
+        rows, norms = items.rows, queries.lengths(items)
+        filter_, factor, scale = queries.filter, 1.0, 1.0
         most, least = float(norms.max(initial=0.0)), float(norms.min(initial=np.inf))
-        if rows.dtype != np.float32 or least <= LEAST_FLOAT32 or most >= MOST_FLOAT32:
+        as_they_are = rows.dtype == np.float32 and not queries.centred
+        if not as_they_are or least <= LEAST_FLOAT32 or most >= MOST_FLOAT32:
             factor = power_of_two(most)
-            rows = scaled(rows, np.full(len(rows), factor))
+            rows = scaled(rows, np.full(len(rows), factor), queries.centre)
         rows = rows.astype(np.float32, copy=False)
         if not filter_.normalised:
             scale = queries.scale * factor
-        longest = float(queries.vectors.norms.max(initial=0.0))
+        longest = float(queries.norms.max(initial=0.0))
         fits = filter_.fits(longest, norms, factor, scale)
         weight, offset = np.ones(len(norms)), np.zeros(len(norms))
         if fits:
@@ -89,7 +91,15 @@ class FeatureColumns:
         length = float((norms * factor * weight).max(initial=0.0))
         scale = scale if fits else 1.0
         self.operands = Operands(
-            queries, items, rows, length, self.columns, ruled_out, scale, fits, memory
+            queries,
+            items,
+            Vectors(rows, norms),
+            length,
+            self.columns,
+            ruled_out,
+            scale,
+            fits,
+            memory,
         )
 
     def tiles(self, rows: int, memory: ByteArray, wanted: Wanted | None) -> Iterator[Tile]:
@@ -111,7 +121,7 @@ class FeatureColumns:
             sides = by_query, by_item = wanted(self.columns.item)
             whole = by_query.open | queries.crowded | by_item.open.any()
             others = int(whole.sum())
-            whole |= not worth_marking(len(whole) - others, others, self.operands.rows.shape[1])
+            whole |= not worth_marking(len(whole) - others, others, self.operands.width)
         if not whole.all():
             marks = MarkColumns(self.operands)
             most = min(MARKED_ROWS, len(memory) // marks.row_bytes)

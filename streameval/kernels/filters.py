@@ -42,8 +42,8 @@ class Operands:
     queries : QueryBlock
     items : Vectors
         Of the columns.
-    rows : [n, D] float32
-        The same, as they are multiplied.
+    multiplied : Vectors
+        The same, as they are multiplied, [n, D] float32; norms are without their common factor.
     length : float
         The greatest of their norms, each times the weight of its column.
     columns : Columns
@@ -59,13 +59,18 @@ class Operands:
 
     queries: QueryBlock
     items: Vectors
-    rows: Float32Array
+    multiplied: Vectors
     length: float
     columns: Columns
     ruled_out: Float32Array
     scale: float
     fits: bool
     memory: ByteArray
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.items.rows.shape[1])
 
     @cached_property
     def fine(self) -> FineColumns:
@@ -92,9 +97,9 @@ class FilterTile(Tile):
     of: FilterColumns
 
     @property
-    def unit(self) -> float:
-        """The scale of the values."""
-        return self.of.scale
+    def unit(self) -> tuple[float, bool]:
+        """The scale of the values, and whether a centre was taken off."""
+        return self.of.scale, self.of.norms is not self.of.queries.vectors.norms
 
     @property
     def refinable(self) -> bool:
@@ -108,7 +113,7 @@ class FilterTile(Tile):
 
     def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return the filter values that distances correspond to."""
-        filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
+        filter_, norms = self.of.queries.filter, self.of.norms[query]
         level = np.empty_like(distances)
         step = max(LEVELS * len(query) // max(len(level), 1), 1)
         for start in range(0, len(query), step):
@@ -137,6 +142,8 @@ class FilterColumns(ABC):
     queries : QueryBlock
     items : Vectors
         Of the columns.
+    norms : ([queries of the block] float64, [n] float64)
+        Of the rows that are multiplied: of queries, and of the columns.
     error : float or [queries of the block] float64
         Bound on what a product loses, by the norms of its rows: n u of `distances.distance`.
     scale : float
@@ -152,14 +159,19 @@ class FilterColumns(ABC):
     """
 
     def __init__(
-        self, queries: QueryBlock, items: Vectors, error: float | FloatArray, scale: float
+        self,
+        queries: QueryBlock,
+        items: Vectors,
+        norms: tuple[FloatArray, FloatArray],
+        error: float | FloatArray,
+        scale: float,
     ) -> None:
         self.queries, self.items, self.scale = queries, items, scale
         self.usable = bool(np.all(error < 0.5))
         self.gamma: float | FloatArray = error / (1 - error) if self.usable else math.inf
-        width, largest = items.rows.shape[1], float(items.norms.max(initial=0.0))
-        norms = queries.vectors.norms
-        self.band = queries.filter.band(self.gamma, width, norms, largest, scale)
+        self.norms, largest = norms[0], float(norms[1].max(initial=0.0))
+        width = items.rows.shape[1]
+        self.band = queries.filter.band(self.gamma, width, self.norms, largest, scale)
 
     @abstractmethod
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
@@ -179,9 +191,10 @@ class ProductColumns(FilterColumns):
 
     def __init__(self, of: Operands, count: int, fine: int = FINE_QUERIES) -> None:
         self._of, self._fine_rows = of, fine
-        self._product = of.queries.product(of.rows, of.memory, count)
+        self._product = of.queries.product(of.multiplied.rows, of.memory, count)
         error = (self._product.roundings + 8) * 2.0**-24 if of.fits else 1.0
-        super().__init__(of.queries, of.items, error, of.scale)
+        norms = of.queries.norms, of.multiplied.norms
+        super().__init__(of.queries, of.items, norms, error, of.scale)
 
     def tile(self, query: IntArray, values: Float32Array, *, last: bool) -> Tile:
         """Return the tile of some queries, ascending; its values are written."""
@@ -220,7 +233,8 @@ class FineColumns(FilterColumns):
     def __init__(
         self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Array
     ) -> None:
-        super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
+        norms = queries.vectors.norms, items.norms
+        super().__init__(queries, items, norms, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
         distinct, place = np.unique(_first_equal_row(items.rows), return_inverse=True)
         self.copied = COPIES * len(distinct) <= len(item)
         self._rows = items.take(distinct if self.copied else slice(None))

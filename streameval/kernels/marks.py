@@ -85,13 +85,15 @@ class MarkColumns(FilterColumns):
     def __init__(self, operands: Operands) -> None:
         queries, items, columns = operands.queries, operands.items, operands.columns
         weight, digits = columns.weight, queries.digits
-        roundings = operands.rows.shape[1] / FLOAT_LANES + ROUNDINGS
-        super().__init__(queries, items, (roundings + 8) * 2.0**-24, operands.scale)
+        roundings = operands.width / FLOAT_LANES + ROUNDINGS
+        norms = queries.norms, operands.multiplied.norms
+        super().__init__(queries, items, norms, (roundings + 8) * 2.0**-24, operands.scale)
         if weight is None or digits is None:
             raise ValueError("marks need weighted columns and the digits of queries")
         self.columns, self._weight = columns, weight
-        self._rows, self._digits, self.listed_seconds = operands.rows, digits, digits.way.listed
-        self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
+        rows = self._rows = operands.multiplied.rows
+        self._digits, self.listed_seconds = digits, digits.way.listed
+        self._panels = Panels.of(rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
         np.copyto(offset, np.nan, where=np.isinf(columns.offset))

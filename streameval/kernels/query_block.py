@@ -1,4 +1,9 @@
-"""A block of queries, prepared once for all gallery rows that they are compared with."""
+"""A block of queries, prepared once for all gallery rows that they are compared with.
+
+Squared differences are the same of rows less any vector. Rows that are alike but for little, as
+of a model that has collapsed, are multiplied less their centre: the guard band is by the lengths
+of what is multiplied. Each subtraction is rounded once, relative to its result.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.distances.distance import Distance, Filter
-from streameval.distances.sums import Vectors
+from streameval.distances.sums import SQUARED_DIFFERENCE, Vectors, block_sums
 from streameval.kernels.multiplier import (
     FEW_ROWS,
     Product,
@@ -18,9 +23,18 @@ from streameval.kernels.multiplier import (
     sieve_of,
 )
 from streameval.kernels.sieve import Digits
-from streameval.typing import BoolArray, ByteArray, Float32Array, FloatArray, IntArray
+from streameval.typing import (
+    BoolArray,
+    ByteArray,
+    Float32Array,
+    FloatArray,
+    FloatingArray,
+    IntArray,
+)
 
 UNTRIED, MADE = -1, 0  # no product was made; the last was made, and not found to be of no use
+SAMPLED = 64  # queries, at least, that tell whether rows are alike
+SAME, ALIKE = 2.0**-100, 1 / 16  # what the squares of lengths fall to where a centre is taken off
 SOON, AGAIN = 4, 16  # one product in so many is made, where none has been of use: at first, later
 
 
@@ -30,13 +44,23 @@ def power_of_two(value: float) -> float:
 
 
 @compiled
-def scaled(rows, factor):  # type: ignore[no-untyped-def]
-    """Return rows times factors, rounded to float32 once."""
+def scaled(rows, factor, centre):  # type: ignore[no-untyped-def]
+    """Return rows less a centre [D] float64, times factors, in float32."""
     out = np.empty(rows.shape, np.float32)
     for i in range(rows.shape[0]):
         for d in range(rows.shape[1]):
-            out[i, d] = np.float32(np.float64(rows[i, d]) * factor[i])
+            out[i, d] = np.float32((np.float64(rows[i, d]) - centre[d]) * factor[i])
     return out
+
+
+def centre_of(rows: FloatingArray) -> FloatArray:
+    """Return the mean of rows that are alike but for little, [D]; zeros of others and of copies."""
+    some = rows[:: max(len(rows) // SAMPLED, 1)].astype(np.float64)
+    centre: FloatArray = some.sum(axis=0) / max(len(some), 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart, size = np.sum((some - centre) ** 2), np.sum(some**2)
+    alike = SAME * size < apart < ALIKE * size < np.inf
+    return centre if alike else np.zeros(rows.shape[1])
 
 
 class Trials:
@@ -103,6 +127,10 @@ class QueryBlock:
         Of the distance; it and what follows are there if the distance has one.
     scale : float
         The power of two in the rows that are multiplied.
+    centre : [D] float64
+        What is taken off all rows before; zeros in most.
+    norms : [m] float64
+        Of the rows less the centre.
     rows : [m, D] float32
         These rows; they carry the sign and the factor 2.
     digits : Digits or None
@@ -111,6 +139,8 @@ class QueryBlock:
 
     filter: Filter
     scale: float
+    centre: FloatArray
+    norms: FloatArray
     rows: Float32Array
     digits: Digits | None
 
@@ -126,13 +156,31 @@ class QueryBlock:
         self.undecided, self.crowded = np.zeros((2, len(vectors.norms)), np.bool_)
         self.trials = Trials(len(vectors.norms))
         if distance.filter is not None:
-            self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))
+            self.filter, self.centre = distance.filter, np.zeros(vectors.rows.shape[1])
+            if self.filter.squared:
+                self.centre = centre_of(vectors.rows)
+            self.norms = self.lengths(vectors)
+            longest = float(self.norms.max(initial=0.0))
             self.scale = 1.0 if self.filter.normalised else power_of_two(longest)
-            factor = self.filter.factor(vectors.norms, self.scale)
-            self.rows = scaled(vectors.rows, factor)
+            factor = self.filter.factor(self.norms, self.scale)
+            self.rows = scaled(vectors.rows, factor, self.centre)
             self._multiplier = choose_multiplier(self.rows)
             way = sieve_of(self.rows.shape[1])
             self.digits = Digits.of(self.rows, way) if way else None
+
+    @property
+    def centred(self) -> bool:
+        """Whether a centre is taken off."""
+        return bool(self.centre.any())
+
+    def lengths(self, vectors: Vectors) -> FloatArray:
+        """Return the norms of rows less the centre, [n] float64."""
+        if not self.centred:
+            return vectors.norms
+        out = np.empty((len(vectors.rows), 1))
+        block_sums(SQUARED_DIFFERENCE, vectors.rows, self.centre[None], out)
+        norms: FloatArray = np.sqrt(out[:, 0])
+        return norms
 
     def product(self, items: Float32Array, memory: ByteArray, count: int) -> Product:
         """Return the products of so many of the queries: see `multiplier`."""
