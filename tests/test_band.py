@@ -73,7 +73,7 @@ def test_filter_values_stay_within_the_band(
 def test_rows_that_are_nearly_alike_are_told_apart_in_float32(metric: Any, dtype: Any) -> None:
     rng = np.random.default_rng(1)
     one = 1e3 * rng.standard_normal(128)
-    q, g = (one + rng.standard_normal((rows, 128)).astype(dtype) for rows in (70, 300))
+    q, g = (one + rng.standard_normal((rows, 128)) for rows in (70, 300))
     q, g = q.astype(dtype), np.concatenate([g, one[None], -one[None]]).astype(dtype)
     columns = columns_of(q, g, metric)
     assert columns.queries.centred
