@@ -193,7 +193,7 @@ def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_signals_to_busy_machines(inputs: Path, tmp_path: Path) -> None:
     with busy(BUSY):
-        interrupt(inputs, tmp_path, {"threads": 4, "workers": 6, "compiling": 4}, PATIENCE)
+        interrupt(inputs, tmp_path, {"threads": 2, "workers": 3, "compiling": 2}, PATIENCE)
 
 
 @pytest.mark.nightly
