@@ -92,7 +92,8 @@ def test_rows_that_are_nearly_alike_are_told_apart_in_float32(metric: Any, dtype
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 def test_other_rows_are_multiplied_as_they_are(metric: Any) -> None:
     rows = np.random.default_rng(2).standard_normal((300, 64)).astype(np.float32)
-    for given in (rows, np.repeat(rows[:1], 300, axis=0), rows[:1]):
+    copies = [np.repeat(rows[:1].astype(np.float64) / 3, count, axis=0) for count in (2, 100, 300)]
+    for given in (rows, rows[:1], *copies):
         assert not columns_of(given, rows, metric).queries.centred
 
 

@@ -23,11 +23,14 @@ from support.kernels import (
     MarkColumns,
     Operands,
     Panels1,
+    ProductColumns,
     QueryBlock,
     Reach,
     has_avx2,
     has_vnni,
     item_bytes,
+    limits_of,
+    line_of,
     mark,
     panel_bytes,
     sieve_of,
@@ -181,6 +184,46 @@ def test_what_digits_leave_out_may_all_lie_one_way(side: str, metric: Any) -> No
             for sides in ((reach, Reach.unknown(0)), (Reach(-none, none), reach)):
                 tile = marks.tile(np.arange(60), sides, memory)
                 assert np.diag(marks_of(tile)[:, :60]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("powers", [(30, 60, 70), (0, 60, 60), (30, 62, 45), (30, 60, 20)])
+def test_lines_that_float32_cannot_hold_limit_nothing(
+    powers: tuple[int, int, int], dtype: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    short, long, longest = powers
+    q = rng.standard_normal((40, 64)) * 2.0**short
+    q[0] = np.abs(q[0]) * 2.0**longest
+    g = np.abs(rng.standard_normal((64, 64)) * 2.0**long)
+    q, g = q.astype(dtype), g.astype(dtype)
+    exact = canonical_distances(q, g, "dot")
+    near, far = np.sort(exact, axis=0)[1], exact.max(axis=0)
+    operands = operands_of(q, g, "dot")
+    tile = ProductColumns(operands, 40).tile(
+        np.arange(40), np.empty((40, 64), np.float32), last=True
+    )
+    none = Reach(np.full(40, -np.inf), np.full(40, np.inf))
+    lost, kind = np.zeros((2, 40)), np.dtype(np.float32)
+    lines, near32, far32 = limits_of(tile, (none, Reach(near, far)), kind, lost).outwards(kind)
+    assert tile.columns.weight is not None
+    value = tile.values * tile.columns.weight + tile.columns.offset[0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        nearer = np.fmax(lines[:, :1] * near32 + lines[:, 1:2], lines[:, 3:4])
+        further = np.fmin(lines[:, :1] * far32 + lines[:, 2:3], lines[:, 4:5])
+    assert (value <= nearer)[exact <= near].all()
+    assert ((value >= further) | (value <= nearer))[exact >= far].all()
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**300, 2.0**400, 2.0**480])
+def test_levels_of_euclidean_distances_are_no_line(size: float) -> None:
+    rows = np.random.default_rng(3).standard_normal((40, 8)) * size
+    for metric, expected in (("euclidean", False), ("sqeuclidean", True)):
+        tile = ProductColumns(operands_of(rows, rows, metric), 40).tile(
+            np.arange(40), np.empty((40, 40), np.float32), last=True
+        )
+        assert (line_of(tile)[1] > 0).all() == (expected and size < 2.0**480)
+        assert expected or np.isnan(line_of(tile)[1]).all()
 
 
 @needs_sieve

@@ -7,7 +7,8 @@ A filter value is the product of a query's row and a gallery row, times the `wei
     dot                      −s q·g                   = s distance
     euclidean, sqeuclidean   s (|g|² − 2 q·g)         = s (distance² − |q|²)
 
-with s a power of two that keeps float32 in range. In general it is s (`value` of the distance −
+with s a power of two that keeps float32 in range, and q and g less a centre in the last row, where
+rows are alike but for little (`kernels.query_block`). In general it is s (`value` of the distance −
 `squares` of the query's norm). It differs from that by at most the guard band. The bound is the
 classical one for an inner product (Higham, Accuracy and Stability of Numerical Algorithms, §3.1),
 with eight more roundings for scaling, normalising, weight and offset:

@@ -127,6 +127,7 @@ def choose(values, listed, row, lines, near, far):  # type: ignore[no-untyped-de
     Parameters
     ----------
     values : [p] float
+        Finite.
     listed : Doubts
         Written.
     row : [queries] int64

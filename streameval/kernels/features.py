@@ -54,7 +54,8 @@ class FeatureColumns:
     ----------
     queries : QueryBlock
     items : Vectors
-        Of the columns; float32 rows of ordinary norms are multiplied as they are.
+        Of the columns; float32 rows of ordinary norms are multiplied as they are, unless a centre
+        is taken off.
     item : [n] int64
         Gallery index of each column.
     ruled_out : [b, n] float32
@@ -93,7 +94,8 @@ class FeatureColumns:
         self.operands = Operands(
             queries,
             items,
-            Vectors(rows, norms),
+            rows,
+            norms,
             length,
             self.columns,
             ruled_out,

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,10 +43,12 @@ class Operands:
     queries : QueryBlock
     items : Vectors
         Of the columns.
-    multiplied : Vectors
-        The same, as they are multiplied, [n, D] float32; norms are without their common factor.
+    rows : [n, D] float32
+        The same, as they are multiplied.
+    norms : [n] float64
+        Of these, but for a common factor.
     length : float
-        The greatest of their norms, each times the weight of its column.
+        The greatest norm of these, each times the weight of its column.
     columns : Columns
     ruled_out : [b, n] float32
         0, or +inf for items that take no part: see `column_offsets`.
@@ -59,7 +62,8 @@ class Operands:
 
     queries: QueryBlock
     items: Vectors
-    multiplied: Vectors
+    rows: Float32Array
+    norms: FloatArray
     length: float
     columns: Columns
     ruled_out: Float32Array
@@ -99,7 +103,7 @@ class FilterTile(Tile):
     @property
     def unit(self) -> tuple[float, bool]:
         """The scale of the values, and whether a centre was taken off."""
-        return self.of.scale, self.of.norms is not self.of.queries.vectors.norms
+        return self.of.scale, self.of.centred
 
     @property
     def refinable(self) -> bool:
@@ -142,8 +146,8 @@ class FilterColumns(ABC):
     queries : QueryBlock
     items : Vectors
         Of the columns.
-    norms : ([queries of the block] float64, [n] float64)
-        Of the rows that are multiplied: of queries, and of the columns.
+    norms : [n] float64
+        Of the columns' rows, as they are multiplied.
     error : float or [queries of the block] float64
         Bound on what a product loses, by the norms of its rows: n u of `distances.distance`.
     scale : float
@@ -151,6 +155,8 @@ class FilterColumns(ABC):
 
     Attributes
     ----------
+    norms : [queries of the block] float64
+        Of the queries' rows, as they are multiplied.
     usable : bool
         Whether numbers can hold the values, so that finer tiles say more.
     gamma : float or [queries of the block] float64
@@ -158,20 +164,28 @@ class FilterColumns(ABC):
     band : [queries of the block] float64
     """
 
+    fine: ClassVar[bool] = False
+    """Whether rows are multiplied in float64, as they are."""
+
     def __init__(
         self,
         queries: QueryBlock,
         items: Vectors,
-        norms: tuple[FloatArray, FloatArray],
+        norms: FloatArray,
         error: float | FloatArray,
         scale: float,
     ) -> None:
         self.queries, self.items, self.scale = queries, items, scale
         self.usable = bool(np.all(error < 0.5))
         self.gamma: float | FloatArray = error / (1 - error) if self.usable else math.inf
-        self.norms, largest = norms[0], float(norms[1].max(initial=0.0))
-        width = items.rows.shape[1]
+        self.norms = queries.norms if self.centred else queries.vectors.norms
+        width, largest = items.rows.shape[1], float(norms.max(initial=0.0))
         self.band = queries.filter.band(self.gamma, width, self.norms, largest, scale)
+
+    @property
+    def centred(self) -> bool:
+        """Whether a centre is taken off the rows that are multiplied."""
+        return self.queries.centred and not self.fine
 
     @abstractmethod
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
@@ -191,10 +205,9 @@ class ProductColumns(FilterColumns):
 
     def __init__(self, of: Operands, count: int, fine: int = FINE_QUERIES) -> None:
         self._of, self._fine_rows = of, fine
-        self._product = of.queries.product(of.multiplied.rows, of.memory, count)
+        self._product = of.queries.product(of.rows, of.memory, count)
         error = (self._product.roundings + 8) * 2.0**-24 if of.fits else 1.0
-        norms = of.queries.norms, of.multiplied.norms
-        super().__init__(of.queries, of.items, norms, error, of.scale)
+        super().__init__(of.queries, of.items, of.norms, error, of.scale)
 
     def tile(self, query: IntArray, values: Float32Array, *, last: bool) -> Tile:
         """Return the tile of some queries, ascending; its values are written."""
@@ -230,11 +243,12 @@ class FineColumns(FilterColumns):
         As of `FeatureColumns`.
     """
 
+    fine = True
+
     def __init__(
         self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Array
     ) -> None:
-        norms = queries.vectors.norms, items.norms
-        super().__init__(queries, items, norms, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
+        super().__init__(queries, items, items.norms, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
         distinct, place = np.unique(_first_equal_row(items.rows), return_inverse=True)
         self.copied = COPIES * len(distinct) <= len(item)
         self._rows = items.take(distinct if self.copied else slice(None))

@@ -17,9 +17,9 @@ import numpy as np
 from streameval.kernels.tiles import Tile
 from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
 
-FAR = 2.0 ** np.arange(0, 1001, 100)  # distances, one of whose levels tells how levels ascend
+FAR = 2.0 ** np.arange(0, 1001, 100)  # distances: the level of one tells how levels ascend
 CLEAR = 2.0**60  # how far that has to be from the level of no distance, relatively
-BENT = 2.0**-40  # by how much the level of the next may differ from the line, relatively
+BENT = 2.0**-40  # by how much the level of half of it may differ from the line, relatively
 
 
 class Reach(NamedTuple):
@@ -90,18 +90,17 @@ def line_of(tile: Tile) -> tuple[FloatArray, FloatArray]:
 
     NaN where that is open, and where levels are no line of distances, as of Euclidean ones.
     """
-    rows, each = len(tile.query), 1 + len(FAR)
-    distances = np.tile(np.append(0.0, FAR), rows)
+    rows, each = len(tile.query), 1 + 2 * len(FAR)
+    distances = np.tile(np.concatenate([[0.0], FAR, FAR / 2]), rows)
     levels = tile.levels(tile.query, each * np.arange(rows + 1), distances).tied.reshape(rows, each)
-    start, far = levels[:, 0].copy(), levels[:, 1:]
+    start, (far, half) = levels[:, 0].copy(), np.split(levels[:, 1:], 2, axis=1)
     clear = np.isfinite(far) & (far > CLEAR * np.abs(start)[:, None])
     row, least = np.arange(rows), clear.argmax(axis=1)  # the least distance that is clear
     slope = np.full(rows, np.nan)
     np.divide(far[row, least] - start, FAR[least], out=slope, where=clear[row, least])
-    other = np.minimum(least + 1, len(FAR) - 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        bent = np.abs(far[row, other] / FAR[other] - slope) > BENT * slope
-    slope[bent & np.isfinite(far[row, other])] = np.nan
+        bent = np.abs(2 * (half[row, least] - start) / FAR[least] - slope) > BENT * slope
+    slope[bent] = np.nan
     return start, slope
 
 
@@ -140,7 +139,9 @@ def limits_of(tile: Tile, sides: Sides, kind: np.dtype[Any], lost: FloatArray) -
         slope * np.abs(finite).max(initial=0.0) + np.abs(start) + np.maximum(more, less)
     )
     before, behind = start + more + slack, start - less - slack
-    told = (slope > 0) & (np.maximum(slope, np.abs([before, behind]).max(axis=0)) < top)
+    told = (slope >= np.finfo(kind).tiny) & (
+        np.maximum(slope, np.abs([before, behind]).max(axis=0)) < top
+    )
     lines[told, :3] = np.column_stack([slope, before, behind])[told]
     lines[~told, 3] = np.inf  # all are looked at
     return Limits(lines, near, far)

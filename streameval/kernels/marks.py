@@ -1,4 +1,4 @@
-"""Tiles of marks, which list the pairs that may be within reach of each query: see `sieve`."""
+"""Tiles of marks, which list the pairs that may be of interest: see `sieve` and `limits`."""
 
 from __future__ import annotations
 
@@ -79,21 +79,20 @@ class MarkColumns(FilterColumns):
     """Columns of marks: whether pairs may be within reach.
 
     What a digit leaves out of a gallery row is taken off its offset, what it leaves out of a
-    query is added to its limit.
+    query is added to its limits of nearness. Of those of distance both are taken off, and what is
+    off the offset once more.
     """
 
     def __init__(self, operands: Operands) -> None:
         queries, items, columns = operands.queries, operands.items, operands.columns
         weight, digits = columns.weight, queries.digits
         roundings = operands.width / FLOAT_LANES + ROUNDINGS
-        norms = queries.norms, operands.multiplied.norms
-        super().__init__(queries, items, norms, (roundings + 8) * 2.0**-24, operands.scale)
+        super().__init__(queries, items, operands.norms, (roundings + 8) * 2.0**-24, operands.scale)
         if weight is None or digits is None:
             raise ValueError("marks need weighted columns and the digits of queries")
         self.columns, self._weight = columns, weight
-        rows = self._rows = operands.multiplied.rows
-        self._digits, self.listed_seconds = digits, digits.way.listed
-        self._panels = Panels.of(rows, weight, operands.memory, digits.way)
+        self._rows, self._digits, self.listed_seconds = operands.rows, digits, digits.way.listed
+        self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
         np.copyto(offset, np.nan, where=np.isinf(columns.offset))

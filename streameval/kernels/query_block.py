@@ -33,7 +33,7 @@ from streameval.typing import (
 )
 
 UNTRIED, MADE = -1, 0  # no product was made; the last was made, and not found to be of no use
-SAMPLED = 64  # queries, at least, that tell whether rows are alike
+SAMPLED = 16  # queries that tell whether rows are alike
 SAME, ALIKE = 2.0**-100, 1 / 16  # what the squares of lengths fall to where a centre is taken off
 SOON, AGAIN = 4, 16  # one product in so many is made, where none has been of use: at first, later
 
@@ -55,8 +55,9 @@ def scaled(rows, factor, centre):  # type: ignore[no-untyped-def]
 
 def centre_of(rows: FloatingArray) -> FloatArray:
     """Return the mean of rows that are alike but for little, [D]; zeros of others and of copies."""
-    some = rows[:: max(len(rows) // SAMPLED, 1)].astype(np.float64)
-    centre: FloatArray = some.sum(axis=0) / max(len(some), 1)
+    some = rows[:: max(len(rows) // SAMPLED, 1)][:SAMPLED].astype(np.float64)
+    first = some[:1].sum(axis=0)  # less which copies are zeros
+    centre: FloatArray = first + (some - first).sum(axis=0) / max(len(some), 1)
     with np.errstate(over="ignore", invalid="ignore"):
         apart, size = np.sum((some - centre) ** 2), np.sum(some**2)
     alike = SAME * size < apart < ALIKE * size < np.inf

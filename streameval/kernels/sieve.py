@@ -1,4 +1,4 @@
-"""Sieve: which pairs may be within reach, told by one digit of 8 bits, for ranks and nothing else.
+"""Sieve: which pairs may be within reach, told by one digit of 8 bits.
 
 A row x is taken as c X, with X whole numbers from −127 to 127, the greatest of them 127 (or 63,
 where vectors add up in 16 bits), and c float32. Of a product, X·Y is known without rounding, and
@@ -7,9 +7,9 @@ where vectors add up in 16 bits), and c float32. Of a product, X·Y is known wit
     |x·y − c d X·Y|  ≤  |x − c X| |y|  +  |c X| |y − d Y|
 
 The lengths of what is left out, |x − c X|, are measured as rows are packed. The share of a
-gallery row is taken off its offset, that of a query is added to its limit: what is not marked is
-further than the limit, for certain. (Of limits of distance twice the share of a gallery row is
-taken off.) Some per cent are marked; they are decided by their canonical distances.
+gallery row is taken off its offset, that of a query is added to its limits: what is not marked is
+further than a limit of nearness, for certain. (Of limits of distance twice the share of a gallery
+row is taken off.) Some per cent are marked; they are decided by their canonical distances.
 
 Queries are kept as X + 128 (or 64), bytes without a sign; as many times the sum of Y are taken off
 their sums.
@@ -139,7 +139,7 @@ def _padded(width: int) -> int:
 
 def digit_bytes(rows: int, width: int) -> int:
     """Return how much memory the digits of queries take, and those of a tile beside them."""
-    return (rows + MARKED_ROWS + QUERIES) * (_padded(width) + LINE_BYTES + 24)
+    return (rows + MARKED_ROWS + QUERIES) * (_padded(width) + LINE_BYTES + RECORD)
 
 
 def panel_bytes(rows: int, width: int) -> int:
@@ -169,7 +169,7 @@ def mark(
         n of whole panels: NaN beyond the rows that there are, and for those that take no part.
     offset_row : [m] int64
     limits : Limits
-        Of float32. Those of columns are looked at where some high limit is finite.
+        Of float32. Those of columns are looked at where some high limit is less than +inf.
     out : [m, n / 32] uint32, written
     """
     count = len(chosen)
@@ -185,7 +185,7 @@ def mark(
     numbers = records.view(np.float32)
     numbers[:, 6], numbers[:, 7] = -np.inf, np.inf
     numbers[:count, 2], numbers[:count, 3:] = queries.scale[chosen], limits.lines[:, :5]
-    if np.isfinite(limits.lines[:, 4]).any():
+    if (limits.lines[:, 4] < np.inf).any():
         _write_limits(items.digits, stride - LINE_BYTES, limits.near, limits.far)
     marks = np.empty((out.shape[1], padded), np.uint32)  # written in order
     given = rows, count, items.digits, records, marks

@@ -11,8 +11,8 @@ limits, slope, before, behind, low and high. A pair's value is, in float32,
 
     v = (sum − bias) · weight · scale + offset
 
-and the pair is marked where v <= low; or, where high is finite, as `limits` says. Where the offset
-is NaN it is not.
+and the pair is marked where v <= low; or, where high is less than +inf, as `limits` says. Where the
+offset is NaN it is not.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ BLOCKS = 8  # of images, at least
 LEAST_BLOCK, MOST_BLOCK = 1024, 32_768  # images; of larger ones tasks hold more, and are no faster
 LIMIT_BYTES = 64  # of a column and a neighbour, while nothing is known of the column
 LOOKED = 1 << 18  # pairs that are decided together
-LOOKED_BYTES = 32 * LOOKED + 28 * MARKED
+LOOKED_BYTES = 32 * LOOKED + 32 * MARKED
 IMAGE_BYTES = 72  # which are copies, pairs with themselves, and how near and far others are
 SENT_BYTES = 44  # the same, of a job that is sent
 

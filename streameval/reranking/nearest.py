@@ -115,11 +115,11 @@ class Looker:
 
     def _list(self, tile: Tile) -> None:
         """Note the distances of marked pairs that are near either end."""
-        limits = self._limits(tile, self.wanted(tile.columns.item))
+        limits = self._limits(tile).outwards(np.dtype(np.float32))
         row = np.full(int(tile.query[-1]) + 1, -1)
         row[tile.query] = np.arange(len(tile.query))
         for listed, values in tile.listed():
-            filled = choose(values, listed, row, *limits.outwards(values.dtype))
+            filled = choose(values, listed, row, *limits)
             self._note(tile, listed, filled)
 
     def _decide(self, tile: Tile) -> IntArray:
@@ -141,8 +141,9 @@ class Looker:
         pairs = listed.query[:filled], tile.columns.item[listed.column[:filled]]
         _keep(exact, *pairs, *self._lists(), self._firsts())
 
-    def _limits(self, tile: Tile, sides: Sides) -> Limits:
-        by_query, by_item = sides
+    def _limits(self, tile: Tile) -> Limits:
+        """Return limits as far as they are known."""
+        by_query, by_item = self.wanted(tile.columns.item)
         own, kind = by_query.of(tile.query), tile.values.dtype
         kind = kind if kind.kind == "f" else np.dtype(np.float32)
         return limits_of(tile, (own, by_item), kind, np.zeros((2, len(tile.query))))
@@ -152,7 +153,7 @@ class Looker:
         by_query, by_item = self._sides
         if by_item.some:
             self._first_columns(tile, rows, tile.columns.item - by_item.first)
-        limits = self._limits(tile, self.wanted(tile.columns.item))
+        limits = self._limits(tile)
         slope, _, _, low, high, _ = limits.lines.T
         new = ~(np.isfinite(low) & np.isfinite(high))
         if by_item.some:

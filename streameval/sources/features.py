@@ -284,7 +284,9 @@ class Features(FeatureSource, TiledSource):
         filter_, n = self.distance.filter, len(item)
         kind = ExactColumns if filter_ is None else FeatureColumns
         order, cuts = (
-            (item, [0, n]) if filter_ is None or filter_.normalised else _by_norm(vectors.norms)
+            (item, [0, n])
+            if filter_ is None or filter_.normalised
+            else _by_norm(queries.lengths(vectors))
         )
         if len(cuts) > 2:
             vectors, item = vectors.chosen(order), item[order]

@@ -21,6 +21,8 @@ from streameval.kernels.grids import lay_grid as lay_grid
 from streameval.kernels.grids import span_grid as span_grid
 from streameval.kernels.limits import Limits as Limits
 from streameval.kernels.limits import Reach as Reach
+from streameval.kernels.limits import limits_of as limits_of
+from streameval.kernels.limits import line_of as line_of
 from streameval.kernels.limits import up_to as up_to
 from streameval.kernels.marks import MarkColumns as MarkColumns
 from streameval.kernels.marks import MarkTile as MarkTile
@@ -108,6 +110,8 @@ __all__ = [
     "has_vnni",
     "item_bytes",
     "lay_grid",
+    "limits_of",
+    "line_of",
     "mark",
     "multiply",
     "panel_bytes",
