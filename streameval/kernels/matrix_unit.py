@@ -40,11 +40,16 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-6
 _POINTER = I8.as_pointer()
 
 
+def is_native() -> bool:
+    """Tell whether numba compiles for this very processor, so that it takes its instructions."""
+    chosen: Any = numba.core.config
+    return not chosen.CPU_NAME and chosen.CPU_FEATURES is None and bool(chosen.ENABLE_AVX)
+
+
 @cache
 def supported() -> bool:
     """Tell whether this machine has the unit, and the system lets this process use it."""
-    chosen: Any = numba.core.config
-    if sys.platform != "linux" or platform.machine() != "x86_64" or chosen.CPU_NAME:
+    if sys.platform != "linux" or platform.machine() != "x86_64" or not is_native():
         return False
     features = llvmlite.binding.get_host_cpu_features()
     needed = ("amx-tile", "amx-int8", "avx512f", "avx512bw", "avx512vnni")

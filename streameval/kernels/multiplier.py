@@ -26,6 +26,7 @@ from streameval.kernels.matrix_unit import (
     QUERY_STEP_BYTES,
     STEP,
     configuration,
+    is_native,
     supported,
 )
 from streameval.kernels.panels import MOST_COLUMNS, Panels, Unit, multiply, panels_of, roundings
@@ -239,13 +240,13 @@ def blas_kernels() -> str:
 def has_vnni() -> bool:
     """Tell whether this processor multiplies bytes by vectors of 512 bits."""
     features = llvmlite.binding.get_host_cpu_features()
-    return has_avx512() and bool(features.get("avx512vnni"))
+    return is_native() and has_avx512() and bool(features.get("avx512vnni"))
 
 
 @cache
 def has_avx2() -> bool:
     """Tell whether this processor multiplies bytes by vectors of 256 bits."""
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
+    return is_native() and bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
 
 
 @cache
