@@ -125,11 +125,8 @@ def test_sums_of_the_greatest_numbers_do_not_overflow() -> None:
             panels = Panels1.of(g, ones, memory, way)
             for limit, expected in ((-64.5, 0), (-63.5, 20), (63.5, 20), (64.5, 40)):
                 out = np.zeros((5, 2), np.uint32)
-                lines = np.tile(
-                    np.array([0, -np.inf, np.inf, limit, np.inf, 0], np.float32), (5, 1)
-                )
-                none = np.zeros(40, np.float32)
-                limits = Limits(lines, none - np.float32(np.inf), none + np.float32(np.inf))
+                limits = some_limits(np.random.default_rng(0), 5, 40, both=False)
+                limits.lines[:, 3] = limit
                 mark(Digits.of(q, way), np.arange(5), panels, offset, row, limits, out)
                 bits = np.unpackbits(out.view(np.uint8), axis=1)[:, :40]
                 assert bits.sum() == 5 * expected

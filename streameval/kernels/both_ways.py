@@ -13,6 +13,7 @@ from numba.core.errors import TypingError
 from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.distances.llvm import trailing_zeros
+from streameval.kernels.limits import is_wanted
 
 BLOCK = 32  # values that a number of 32 bits marks
 
@@ -138,9 +139,8 @@ def choose(values, listed, row, lines, near, far):  # type: ignore[no-untyped-de
     queries, columns, _ = listed
     filled = 0
     for t in range(len(values)):
-        line, k, value = lines[row[queries[t]]], columns[t], values[t]
-        nearer, further = line[0] * near[k] + line[1], line[0] * far[k] + line[2]
-        if value <= nearer or value <= line[3] or value >= further or value >= line[4]:
+        k = columns[t]
+        if is_wanted(values[t], lines[row[queries[t]]], near[k], far[k]):
             queries[filled], columns[filled] = queries[t], k
             filled += 1
     return filled

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.tiles import Tile
 from streameval.typing import BoolArray, FloatArray, FloatingArray, IntArray, Span
 
@@ -153,3 +154,18 @@ def _rounded(values: FloatingArray, kind: np.dtype[Any], towards: float) -> Floa
         near = values.astype(kind)
     wrong = near < values if towards > 0 else near > values
     return np.where(wrong, np.nextafter(near, kind.type(towards)), near)
+
+
+@compiled(inline="always")
+def is_wanted(value, line, near, far):  # type: ignore[no-untyped-def]
+    """Tell whether a finite value is of interest, to its row or to its column.
+
+    Parameters
+    ----------
+    value, near, far : float
+        The latter may be NaN where a row asks alone.
+    line : (slope, before, behind, low, high)
+        All of one dtype, and `line` of more numbers, too.
+    """
+    nearer, further = line[0] * near + line[1], line[0] * far + line[2]
+    return value <= line[3] or value <= nearer or value >= line[4] or value >= further

@@ -43,6 +43,7 @@ from streameval.distances.llvm import (
     store,
     vector,
 )
+from streameval.kernels.limits import is_wanted
 from streameval.kernels.matrix_unit import STEP, TILE_ROWS, at_offset, instruction
 from streameval.kernels.plain_unit import pointer
 
@@ -311,7 +312,6 @@ def mark_plainly(queries, stride, panel, fours, records, shift, marks, apart, co
     for query in range(count):
         own = carray(pointer(queries + query * stride), (fours, 4), np.uint8)
         record = carray(pointer(records + query * RECORD), 8, np.float32)
-        slope, before, behind, low, high = record[3], record[4], record[5], record[6], record[7]
         address = carray(pointer(records + query * RECORD), 1, np.int64)[0]
         offset = carray(pointer(address + shift), ITEMS, np.float32)
         out = carray(pointer(marks + query * apart), 1, np.uint32)
@@ -323,11 +323,6 @@ def mark_plainly(queries, stride, panel, fours, records, shift, marks, apart, co
                     total += np.int32(own[four, column]) * np.int32(rows[four, item, column])
             value = np.float32(total - bias[item]) * weight[item]
             value = np.float32(np.float32(value * record[2]) + offset[item])
-            marked = value <= low
-            if high < np.inf:
-                nearer = np.float32(np.float32(slope * near[item]) + before)
-                further = np.float32(np.float32(slope * far[item]) + behind)
-                marked |= value <= nearer or value >= (further if further < high else high)
-            if marked:
+            if is_wanted(value, record[3:], near[item], far[item]):
                 bits |= np.uint32(1) << np.uint32(item)
         out[0] = bits

@@ -14,10 +14,7 @@ from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import Vectors
 from streameval.errors import BadRowError, InputError, entry_point
 from streameval.kernels.edges import by_item
-from streameval.kernels.features import (
-    ExactColumns,
-    FeatureColumns,
-)
+from streameval.kernels.features import ExactColumns, FeatureColumns
 from streameval.kernels.limits import Wanted
 from streameval.kernels.multiplier import (
     description,
