@@ -12,7 +12,7 @@ import profiles  # noqa: F401  # profiles are known, and `dev` is taken, before 
 import pytest
 from documents import run_in_process, run_shell
 from support.compilation import compile_once
-from support.kernels import VARIABLE, supported
+from support.kernels import VARIABLE, chosen_way, supported
 from support.report import LogProgress
 from support.skips import pytest_sessionfinish as pytest_sessionfinish
 from waiting import PATIENCE
@@ -46,15 +46,19 @@ def run_block(request: pytest.FixtureRequest) -> Callable[[str, Path], str]:
     return run
 
 
-USUAL, OTHER = ("digits", "blas") if supported() else ("blas", "digits")
+USUAL = {"unit": "digits"}.get(chosen_way(), chosen_way())
+WAYS = [
+    pytest.param(way, marks=() if way == USUAL else pytest.mark.slow)
+    for way in ("digits", "words", "blas")
+]
 
 
-@pytest.fixture(params=[USUAL, pytest.param(OTHER, marks=pytest.mark.slow)])
+@pytest.fixture(params=WAYS)
 def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to multiply float32: digits, by the matrix unit where there is one, and BLAS.
+    """All ways to multiply float32: digits, by the matrix unit where there is one, words, and BLAS.
 
-    Without a matrix unit the digits are multiplied in plain loops, which write the same bits. The
-    way that evaluations do not take on this processor is for ``--all``.
+    Without the instructions digits and words are multiplied in plain loops, which write the same
+    products. The ways that evaluations do not take on this processor are for ``--all``.
     """
     way: str = request.param
     plain = os.environ.get(VARIABLE) == "digits" or not supported()

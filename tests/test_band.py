@@ -70,7 +70,10 @@ def test_filter_values_stay_within_the_band(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
-def test_rows_that_are_nearly_alike_are_told_apart_in_float32(metric: Any, dtype: Any) -> None:
+def test_rows_that_are_nearly_alike_are_told_apart_in_float32(
+    metric: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "blas")
     rng = np.random.default_rng(1)
     one = 1e3 * rng.standard_normal(128)
     q, g = (one + rng.standard_normal((rows, 128)) for rows in (70, 300))

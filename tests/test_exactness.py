@@ -585,6 +585,7 @@ def test_products_that_have_told_nothing_are_tried_now_and_then(
 ) -> None:
     from support.kernels import ProductColumns
 
+    monkeypatch.setenv("STREAMEVAL_PRODUCT", "blas")
     firsts = []
     multiplied = ProductColumns.tile
 

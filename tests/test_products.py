@@ -20,6 +20,7 @@ from support.kernels import (
     VARIABLE,
     Panels,
     Product,
+    Words,
     blas_kernels,
     blas_product,
     choose_multiplier,
@@ -27,10 +28,12 @@ from support.kernels import (
     chosen_way,
     description,
     digit_product,
+    has_vnni,
     item_bytes,
     multiply,
     panels_of,
     supported,
+    word_product,
 )
 
 from streameval import OptionError
@@ -47,6 +50,10 @@ Array = npt.NDArray[Any]
 def multiplied(queries: Float32, gallery: Float32) -> Product:
     """Return products by the way under test; of few rows, too."""
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
+    if chosen_way() == "words":
+        vectors = has_vnni() or None
+        words = Words.of_queries(queries, vectors)
+        return word_product(queries, words, vectors, gallery, memory)
     if chosen_way() != "blas":
         own, unit = np.empty(item_bytes(*queries.shape), np.uint8), chosen_unit()
         return digit_product(panels_of(queries, own, QUERIES, unit), unit, gallery, memory)
@@ -175,7 +182,9 @@ def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
     assert np.all(error <= (bound / (1 - bound) + width * 2.0**-52) * magnitude)
 
 
-@in_digits
+@pytest.mark.parametrize(
+    "product", [pytest.param("digits", marks=IN_LOOPS), "words"], indirect=True
+)
 @pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("width", [7, 40, 160])
 @pytest.mark.parametrize("items", [1, 31, 32, 33, 100, 9000])
@@ -192,6 +201,7 @@ def test_a_product_does_not_depend_on_the_tile_that_it_is_in(width: int, items: 
     assert np.array_equal(product_of(q, wide[:, :width]), whole)
 
 
+@pytest.mark.parametrize("product", [pytest.param("digits", marks=IN_LOOPS), "blas"], indirect=True)
 @pytest.mark.usefixtures("product")
 def test_products_of_small_integers_are_exact() -> None:
     rng = np.random.default_rng(0)
@@ -230,9 +240,12 @@ def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyP
     assert chosen() is digit_product
     assert chosen_unit() is None
     monkeypatch.setenv(VARIABLE, "auto")
-    assert chosen() is (digit_product if supported() else blas_product)
+    usual = word_product if has_vnni() else blas_product
+    assert chosen() is (digit_product if supported() else usual)
+    monkeypatch.setenv(VARIABLE, "words")
+    assert chosen() is word_product
     monkeypatch.setenv(VARIABLE, "gpu")
-    expected = "STREAMEVAL_PRODUCT is 'gpu'; expected auto, blas or digits"
+    expected = "STREAMEVAL_PRODUCT is 'gpu'; expected auto, words, blas or digits"
     with pytest.raises(OptionError, match=expected):
         choose_multiplier(q)
 
@@ -291,4 +304,5 @@ sys.exit(status)
 
 def test_the_plan_says_what_multiplies(product: str) -> None:
     digits = "AMX" if chosen_way() == "unit" else "plain loops"
-    assert {"digits": digits, "blas": "BLAS"}[product] in description()
+    words = "vectors, in words" if has_vnni() else "plain loops (slow), in words"
+    assert {"digits": digits, "words": words, "blas": "BLAS"}[product] in description()

@@ -162,18 +162,19 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _by_column(k, columns):  # type: ignore[no-untyped-def]
-    """Return the order of pairs by column, [p] int32."""
+def _by_column(i, k, columns):  # type: ignore[no-untyped-def]
+    """Return the order of pairs by column, their rows in that order, and where columns end."""
     start = np.zeros(columns + 1, np.int64)
     for t in range(len(k)):
         start[k[t] + 1] += 1
     for column in range(columns):
         start[column + 1] += start[column]
-    order = np.empty(len(k), np.int32)
+    order, row = np.empty(len(k), np.int32), np.empty(len(k), np.int32)
     for t in range(len(k)):
-        order[start[k[t]]] = t
-        start[k[t]] += 1
-    return order
+        place = start[k[t]]
+        order[place], row[place] = t, i[t]
+        start[k[t]] = place + 1
+    return order, row, start
 
 
 @compiled
@@ -189,8 +190,12 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         Pair t is a[i[t]] with b[k[t]].
     out : [p] float64, written
     """
-    for t in _by_column(k, b.shape[0]):
-        out[t] = _sum(term, a, i[t], b, k[t])
+    order, row, end = _by_column(i, k, b.shape[0])
+    place = 0
+    for column in range(b.shape[0]):
+        while place < end[column]:
+            out[order[place]] = _sum(term, a, row[place], b, column)
+            place += 1
 
 
 @compiled
@@ -199,8 +204,12 @@ def float_products(a, b, i, k, out):  # type: ignore[no-untyped-def]
 
     A product of D columns passes D / 64 + 8 roundings.
     """
-    for t in _by_column(k, b.shape[0]):
-        out[t] = _float_product(a, i[t], b, k[t])
+    order, row, end = _by_column(i, k, b.shape[0])
+    place = 0
+    for column in range(b.shape[0]):
+        while place < end[column]:
+            out[order[place]] = _float_product(a, row[place], b, column)
+            place += 1
 
 
 @compiled

@@ -7,9 +7,10 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     features      gallery rows against a block of queries (`query_block`)
     filters       tiles of float32 products, and of float64 ones for rows left in doubt
     marks         tiles of marks: pairs that one digit can't rule out, by a `sieve` (`sieve_units`)
-    multiplier    what multiplies: BLAS, or the `matrix_unit` (`plain_unit`), with rows in `panels`
+    multiplier    what multiplies: BLAS, the `matrix_unit` (`plain_unit`) with rows in `panels`, or
+                  vectors (`word_unit`) with rows in `words`
     processor     which kernels OpenBLAS should take, by the description of the processor
-    counting      the counter of ranks and thresholds
+    counting      the counter of ranks and thresholds; `settling` of pairs in doubt
     extremes      counters of the least and greatest distance, and of the nearest negatives
     identities    the counter of identities with a negative ahead of the first positive
     stretches     the counter of ranks alone, by stretch of the gallery

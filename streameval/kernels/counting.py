@@ -1,7 +1,7 @@
 """Counting of ranks and thresholds: the negatives in every slot between the edges of a query.
 
 `count_tile` counts the values of a tile that lie clear of every edge, and puts the others on a
-list of `Doubts`; `place_doubts` counts these by their canonical distances. Values that are exact
+list of `Doubts`, which `settling` counts. Values that are exact
 are counted at once. Rows of which most values are in doubt are left to finer tiles.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
 from streameval.kernels.cells import bin_row, least_of, quantise
-from streameval.kernels.edges import Edges, first_reached, note_tie, read_slots, slot_of
+from streameval.kernels.edges import Edges, note_tie, read_slots
 from streameval.kernels.grids import (
     CELLS,
     LAST,
@@ -30,12 +30,12 @@ from streameval.kernels.grids import (
     span_grid,
 )
 from streameval.kernels.limits import Sides, up_to
+from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
 MOST_ITEMS = (1 << 32) - 1  # of a task: what a slot holds
-NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
 
 class Counts(NamedTuple):
@@ -160,6 +160,16 @@ class RankCounter:
 
     def _settle(self, tile: Tile) -> None:
         """Count the doubts so far; they are of one set of columns."""
+        closer = tile.closer if self._filled else None
+        if closer is not None:
+            values = closer.estimates(*(column[: self._filled] for column in self._doubts[:2]))
+            _, levels = self._table.rows(tile)
+            every, nearest = np.arange(len(closer.band) + 1), self.counts.nearest
+            reach = tile.levels(every[:-1], every, nearest).tied + closer.band
+            known = self.edges, levels, closer.band, reach
+            self._filled = place_estimates(
+                values, self._doubts, *known, self.counts, self._doubts, 0
+            )
         if self._filled:
             exact = self._doubts.resolve(tile, self._filled)
             place_doubts(exact, tile.columns.item, self.edges, self.counts, self._doubts)
@@ -290,52 +300,6 @@ def _place(touch, base, own, where, edges, counts, doubts, filled):  # type: ign
 
 
 @compiled
-def place_estimates(  # type: ignore[no-untyped-def]
-    values, listed, edges, levels, band, reach, counts, doubts, filled
-):
-    """Count pairs whose values lie clear of every edge; list the others.
-
-    Parameters
-    ----------
-    values : [p] float32
-    listed : Doubts
-        Query and column of each.
-    edges, levels : Edges, Levels
-    band, reach : [queries of the block] float64
-        A value up to the second, which is lowered, may be the query's nearest negative.
-    counts : Counts
-        Added to.
-    doubts, filled : Doubts, int
-        Of 2p more pairs; appended to.
-
-    Returns
-    -------
-    how many doubts there are
-    """
-    indptr, slots = edges.indptr, counts.slots
-    closer, tied = levels
-    queries, columns, _ = listed
-    doubt_query, doubt_column, doubt_edge = doubts
-    for t in range(len(values)):
-        i = queries[t]
-        reach[i] = min(reach[i], np.float64(values[t]) + 2 * band[i])
-    for t in range(len(values)):
-        i, value = queries[t], np.float64(values[t])
-        margin, begin, e, step = band[i], indptr[i], indptr[i + 1], 1
-        while e - step >= begin and tied[e - step] + margin >= value:  # most are near the furthest
-            e, step = e - step, 2 * step
-        e = first_reached(value, tied, margin, max(e - step, begin), e)
-        in_doubt = e < indptr[i + 1] and not value < closer[e] - margin
-        if not in_doubt:
-            slots[2 * e + i] += 1
-        if in_doubt or value <= reach[i]:
-            doubt_query[filled], doubt_column[filled] = i, columns[t]
-            doubt_edge[filled] = e - begin if in_doubt else NEAREST
-            filled += 1
-    return filled
-
-
-@compiled
 def _decide(values, listed, band, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count exact values that are at edges, or list values as doubts; return how many these are."""
     (places, near), (i, left, item) = listed, where
@@ -356,22 +320,3 @@ def _decide(values, listed, band, where, edges, counts, doubts, filled):  # type
             tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
             previous = value
     return filled
-
-
-@compiled
-def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
-    """Count doubts of one set of columns by their canonical distances, [filled] float64."""
-    indptr, distances, known, _ = edges
-    of_query, positives, items = known
-    slots, ties, nearest = counts
-    doubt_query, doubt_column, doubt_edge = doubts
-    for t in range(len(exact)):  # query by query, with the query's edges in the cache
-        i = doubt_query[t]
-        nearest[i] = min(nearest[i], exact[t])
-        if doubt_edge[t] == NEAREST:
-            continue
-        slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
-        slots[2 * indptr[i] + i + slot] += 1
-        if slot & 1:  # at an edge
-            tied_item = item[doubt_column[t]]
-            note_tie(exact[t], tied_item, positives, items, of_query[i], of_query[i + 1], ties)

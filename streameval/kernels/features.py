@@ -143,11 +143,15 @@ class FeatureColumns:
         if fine.any():
             fine &= operands.fine.decides(query) & (most > 0)
         single, double = query[~fine], query[fine]
-        if len(single):
-            products = ProductColumns(operands, len(single), finer)
-            for part, last in _in_pieces(single, rows):
+        closely = operands.queries.narrow[single]
+        for some, narrow in ((single[~closely], False), (single[closely], True)):
+            if not len(some):
+                continue
+            more = len(double) or (closely.any() and not narrow)
+            products = ProductColumns(operands, len(some), finer, narrow=narrow)
+            for part, last in _in_pieces(some, rows):
                 values = as_matrix(memory, np.float32, len(part), n)
-                yield products.tile(part, values, last=last and not len(double))
+                yield products.tile(part, values, last=last and not more)
         trials.leave_out(double)
         for part, last in _in_pieces(double, max(most, 1)):
             values = as_matrix(memory, np.float64, len(part), n)

@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from streameval.distances.sums import Vectors
+from streameval.distances.sums import FLOAT_LANES, Vectors, float_products
 from streameval.kernels.query_block import QueryBlock
+from streameval.kernels.settling import Closer
 from streameval.kernels.tiles import FINE_QUERIES, Columns, Levels, Tile
 from streameval.typing import (
     BoolArray,
@@ -31,6 +32,7 @@ from streameval.typing import (
 )
 
 COPIES = 4  # of each distinct row, from which on distances are computed once
+ROUNDINGS = 16  # of a product of a pair, beyond those of its sum, and of what it is compared with
 LEVELS = 1 << 15  # computed at a time: their temporaries stay in cache
 
 
@@ -81,6 +83,11 @@ class Operands:
         """The same columns, of products in float64."""
         return FineColumns(self.queries, self.items, self.columns.item, self.ruled_out)
 
+    @cached_property
+    def pairs(self) -> PairColumns:
+        """The same columns, of products of single pairs."""
+        return PairColumns(self)
+
     def release(self) -> None:
         """Let go of rows in float64, which the last tile holds until there is another."""
         fine = vars(self).pop("fine", None)  # the cached one, if any
@@ -111,6 +118,11 @@ class FilterTile(Tile):
         return self.of.usable
 
     @property
+    def closer(self) -> Closer | None:
+        """Products of single pairs, where they are closer."""
+        return self.of.closer
+
+    @property
     def band(self) -> FloatArray:
         """The guard band of each row."""
         return self.of.band[self.query]
@@ -131,6 +143,7 @@ class FilterTile(Tile):
     def resolve(self, query: Indices, column: Indices) -> FloatArray:
         """Return the canonical distances of pairs."""
         queries = self.of.queries
+        queries.note_doubts(query, len(self.columns.item))
         return queries.distance.pairs(queries.vectors, self.of.items, query, column)
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:
@@ -187,9 +200,42 @@ class FilterColumns(ABC):
         """Whether a centre is taken off the rows that are multiplied."""
         return self.queries.centred and not self.fine
 
+    @property
+    def closer(self) -> Closer | None:
+        """What tells single pairs closer; None where nothing but their canonical distances does."""
+        return None
+
     @abstractmethod
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield tiles that decide some queries better."""
+
+
+class PairColumns(FilterColumns):
+    """Columns of float32 products of single pairs: their sums lose less than those of a tile."""
+
+    def __init__(self, of: Operands) -> None:
+        roundings = of.width / FLOAT_LANES + ROUNDINGS
+        error = (roundings + 8) * 2.0**-24 if of.fits else 1.0
+        super().__init__(of.queries, of.items, of.norms, error, of.scale)
+        self.columns, self._rows = of.columns, of.rows
+
+    def estimates(self, query: Indices, column: Indices) -> Float32Array:
+        """Return the values of pairs that a tile leaves in doubt."""
+        self.queries.note_doubts(query, len(self.columns.item))
+        return self.products(query, column)
+
+    def products(self, query: Indices, column: Indices) -> Float32Array:
+        """Return float32 products of pairs, weighted and offset."""
+        out, columns = np.empty(len(query), np.float32), self.columns
+        float_products(self.queries.rows, self._rows, query, column, out)
+        if columns.weight is not None:
+            out *= columns.weight[column]
+        out += columns.offset[self.queries.offset_row[query], column]
+        return out
+
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
+        """Raise: pairs are listed, and leave no row in doubt."""
+        raise NotImplementedError
 
 
 class ProductColumns(FilterColumns):
@@ -201,17 +247,27 @@ class ProductColumns(FilterColumns):
     count : int
     fine : int
         Rows of a finer tile.
+    narrow : bool
+        Whether products are to be as close as those by BLAS.
     """
 
-    def __init__(self, of: Operands, count: int, fine: int = FINE_QUERIES) -> None:
+    def __init__(
+        self, of: Operands, count: int, fine: int = FINE_QUERIES, *, narrow: bool = False
+    ) -> None:
         self._of, self._fine_rows = of, fine
-        self._product = of.queries.product(of.rows, of.memory, count)
+        self._product = of.queries.product(of.rows, of.memory, count, narrow=narrow)
         error = (self._product.roundings + 8) * 2.0**-24 if of.fits else 1.0
         super().__init__(of.queries, of.items, of.norms, error, of.scale)
 
+    @property
+    def closer(self) -> Closer | None:
+        """Products of single pairs."""
+        return self._of.pairs if self.usable else None
+
     def tile(self, query: IntArray, values: Float32Array, *, last: bool) -> Tile:
         """Return the tile of some queries, ascending; its values are written."""
-        self.queries.trials.make(query)
+        if not self._product.coarse:
+            self.queries.trials.make(query)
         if self.usable:
             self._product.write(query, values)
         else:
@@ -220,7 +276,13 @@ class ProductColumns(FilterColumns):
         return FilterTile(values, query, row, self._of.columns, last, of=self)
 
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
-        """Yield products of queries that float64 may decide, and distances of others."""
+        """Yield products of queries that float64 may decide, and distances of others.
+
+        Before, products by BLAS where these were coarse.
+        """
+        if self._product.coarse:
+            yield from self._narrower(values, query)
+            return
         fine = self._of.fine
         self.queries.trials.refine(query)
         for start in range(0, len(query), self._fine_rows):
@@ -229,6 +291,17 @@ class ProductColumns(FilterColumns):
             for some, make in ((told, fine.products), (~told, fine.distances)):
                 if some.any():
                     yield make(values[part][some], query[part][some])
+
+    def _narrower(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
+        """Yield the products of queries by BLAS; +inf where the values are."""
+        self.queries.narrow[query] = True
+        columns = ProductColumns(self._of, len(query), self._fine_rows, narrow=True)
+        for start in range(0, len(query), self._fine_rows):
+            part = slice(start, start + self._fine_rows)
+            out = np.empty(values[part].shape, np.float32)
+            tile = columns.tile(query[part], out, last=False)
+            np.copyto(out, np.inf, where=np.isinf(values[part]))
+            yield tile
 
 
 class FineColumns(FilterColumns):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from streameval.compilation import compiled
 from streameval.distances.llvm import trailing_zeros
-from streameval.distances.sums import FLOAT_LANES, float_products
 from streameval.kernels.edges import first_reached
-from streameval.kernels.filters import FilterColumns, FilterTile, Operands
+from streameval.kernels.filters import FilterTile, Operands, PairColumns
 from streameval.kernels.limits import Sides, limits_of
 from streameval.kernels.multiplier import gallery_row_seconds
 from streameval.kernels.sieve import Panels, mark
@@ -23,14 +22,11 @@ from streameval.typing import (
     ByteArray,
     Float32Array,
     FloatArray,
-    FloatingArray,
-    Indices,
     IntArray,
 )
 
 MARKED = 1 << 17  # pairs that are listed at a time
 _SINGLE = np.dtype(np.float32)
-ROUNDINGS = 16  # of a value that is compared with a limit; and, with those of a sum, estimated
 
 
 class MarkTile(FilterTile):
@@ -48,10 +44,11 @@ class MarkTile(FilterTile):
         """Yield the marked pairs, and their filter values; see `Tile`."""
         row, columns = 0, len(self.columns.item)
         room = Doubts.of(max(columns, MARKED))
+        room.edge[:] = np.iinfo(np.int32).max  # most are near the furthest
         while row < len(self.query):
             row, count = list_marks(self.values, row, self.query, columns, room)
             listed = Doubts(*(column[:count] for column in room))
-            yield listed, self.of.estimates(listed.query, listed.column)
+            yield listed, self.of.products(listed.query, listed.column)
 
     def crowded(self, others: int) -> BoolArray:
         """Tell which queries are faster counted as a whole, beside so many others, [m]."""
@@ -75,7 +72,7 @@ class MarkTile(FilterTile):
         return replace(tile, values=kept[0], query=kept[1], offset_row=kept[2])
 
 
-class MarkColumns(FilterColumns):
+class MarkColumns(PairColumns):
     """Columns of marks: whether pairs may be within reach.
 
     What a digit leaves out of a gallery row is taken off its offset, what it leaves out of a
@@ -84,14 +81,12 @@ class MarkColumns(FilterColumns):
     """
 
     def __init__(self, operands: Operands) -> None:
-        queries, items, columns = operands.queries, operands.items, operands.columns
+        queries, columns = operands.queries, operands.columns
         weight, digits = columns.weight, queries.digits
-        roundings = operands.width / FLOAT_LANES + ROUNDINGS
-        super().__init__(queries, items, operands.norms, (roundings + 8) * 2.0**-24, operands.scale)
+        super().__init__(operands)
         if weight is None or digits is None:
             raise ValueError("marks need weighted columns and the digits of queries")
-        self.columns, self._weight = columns, weight
-        self._rows, self._digits, self.listed_seconds = operands.rows, digits, digits.way.listed
+        self._digits, self.listed_seconds = digits, digits.way.listed
         self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
@@ -125,18 +120,6 @@ class MarkColumns(FilterColumns):
     def row_bytes(self) -> int:
         """Bytes of the marks of a query."""
         return int(self._offset.shape[1]) // 8
-
-    def estimates(self, query: Indices, column: Indices) -> Float32Array:
-        """Return float32 products of pairs, weighted and offset."""
-        out = np.empty(len(query), np.float32)
-        float_products(self.queries.rows, self._rows, query, column, out)
-        out *= self._weight[column]
-        out += self.columns.offset[self.queries.offset_row[query], column]
-        return out
-
-    def finer(self, values: FloatingArray, query: IntArray) -> Any:
-        """Raise: marks are listed, and leave no row in doubt."""
-        raise NotImplementedError
 
 
 @compiled

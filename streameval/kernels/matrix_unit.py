@@ -196,7 +196,7 @@ def multiply_panels(  # type: ignore[no-untyped-def]
         call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(64))
 
 
-def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
+def transposed(builder: Any, rows: list[Any]) -> list[Any]:
     """Transpose 16 × 16 values of 32 bits: blocks of 1, 2, 4 and 8 change places."""
     n = len(rows)
     size = 1
@@ -267,7 +267,7 @@ def pack_step(builder, rows, stride, scales, target, apart, transposed, squares)
         for branch, change in ((then, True), (otherwise, False)):
             with branch:
                 for digit, tile in enumerate(digits):
-                    written = _transpose(builder, tile) if change else tile
+                    written = transposed(builder, tile) if change else tile
                     start = at_offset(builder, target, builder.mul(apart, I64(digit)))
                     for row, values in enumerate(written):
                         address = at_offset(builder, start, LINE_BYTES * row, lanes)

@@ -29,12 +29,14 @@ from streameval.typing import (
     Float32Array,
     FloatArray,
     FloatingArray,
+    Indices,
     IntArray,
 )
 
 UNTRIED, MADE = -1, 0  # no product was made; the last was made, and not found to be of no use
 SAMPLED = 16  # queries that tell whether rows are alike
 SAME, ALIKE = 2.0**-100, 1 / 16  # what the squares of lengths fall to where a centre is taken off
+DOUBTED = 1 / 16  # of a query's pairs: from there on BLAS is faster than words
 SOON, AGAIN = 4, 16  # one product in so many is made, where none has been of use: at first, later
 
 
@@ -122,6 +124,8 @@ class QueryBlock:
         task for those that follow, none of which has to know.
     crowded : [m] bool
         Queries of which the sieve marks too many pairs, noted likewise.
+    narrow : [m] bool
+        Queries of which coarse products leave too many pairs in doubt, noted likewise.
     trials : Trials
         Of float32 products.
     filter : Filter
@@ -154,7 +158,7 @@ class QueryBlock:
     ) -> None:
         self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
         self.asked = np.arange(len(offset_row)) if asked is None else asked
-        self.undecided, self.crowded = np.zeros((2, len(vectors.norms)), np.bool_)
+        self.undecided, self.crowded, self.narrow = np.zeros((3, len(vectors.norms)), np.bool_)
         self.trials = Trials(len(vectors.norms))
         if distance.filter is not None:
             self.filter, self.centre = distance.filter, np.zeros(vectors.rows.shape[1])
@@ -183,10 +187,17 @@ class QueryBlock:
         norms: FloatArray = np.sqrt(out[:, 0])
         return norms
 
-    def product(self, items: Float32Array, memory: ByteArray, count: int) -> Product:
-        """Return the products of so many of the queries: see `multiplier`."""
-        make = self._multiplier if count > FEW_ROWS else partial(blas_product, self.rows)
+    def product(
+        self, items: Float32Array, memory: ByteArray, count: int, *, narrow: bool = False
+    ) -> Product:
+        """Return the products of so many of the queries: see `multiplier`; or those by BLAS."""
+        few = narrow or count <= FEW_ROWS
+        make = partial(blas_product, self.rows) if few else self._multiplier
         return make(items, memory)
+
+    def note_doubts(self, query: Indices, columns: int) -> None:
+        """Note of which queries too many pairs with so many columns are in doubt."""
+        self.narrow |= np.bincount(query, minlength=len(self.narrow)) > DOUBTED * columns
 
     def exact(self, query: IntArray, items: Vectors, out: FloatArray | None = None) -> FloatArray:
         """Return the canonical distances of some queries, [q, n] float64."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import first_reached
+from streameval.kernels.settling import Closer
 from streameval.typing import (
     BoolArray,
     ByteArray,
@@ -126,6 +127,11 @@ class Tile:
         distances : [E] float64
         """
         return Levels(distances, distances)
+
+    @property
+    def closer(self) -> Closer | None:
+        """What tells pairs in doubt closer; None where canonical distances come next."""
+        return None
 
     def row_levels(self, distances: FloatArray) -> Levels:
         """Return the levels of one distance a row, [m] float64."""

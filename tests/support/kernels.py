@@ -44,6 +44,7 @@ from streameval.kernels.multiplier import has_vnni as has_vnni
 from streameval.kernels.multiplier import item_bytes as item_bytes
 from streameval.kernels.multiplier import sieve_of as sieve_of
 from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
+from streameval.kernels.multiplier import word_product as word_product
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
 from streameval.kernels.panels import multiply as multiply
@@ -62,6 +63,11 @@ from streameval.kernels.sieve import mark as mark
 from streameval.kernels.sieve import panel_bytes as panel_bytes
 from streameval.kernels.tiles import Columns as Columns
 from streameval.kernels.tiles import Tile as Tile
+from streameval.kernels.word_unit import SLICE as SLICE
+from streameval.kernels.word_unit import TOGETHER as TOGETHER
+from streameval.kernels.words import Words as Words
+from streameval.kernels.words import multiply_words_of as multiply_words_of
+from streameval.kernels.words import word_bytes as word_bytes
 
 __all__ = [
     "ABOVE",
@@ -76,6 +82,8 @@ __all__ = [
     "QUERIES",
     "RUN",
     "SEARCH",
+    "SLICE",
+    "TOGETHER",
     "UNIT",
     "VARIABLE",
     "VECTORS",
@@ -95,6 +103,7 @@ __all__ = [
     "QueryBlock",
     "Reach",
     "Tile",
+    "Words",
     "better_kernels",
     "bin_row",
     "blas_kernels",
@@ -114,6 +123,7 @@ __all__ = [
     "line_of",
     "mark",
     "multiply",
+    "multiply_words_of",
     "panel_bytes",
     "panels_of",
     "quantise",
@@ -124,4 +134,6 @@ __all__ = [
     "up_to",
     "warn_of_slow_kernels",
     "warn_once",
+    "word_bytes",
+    "word_product",
 ]

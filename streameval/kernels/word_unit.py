@@ -1,0 +1,214 @@
+"""Products of words by vectors (AVX-512 VNNI), through LLVM, and in plain loops: see `words`.
+
+Panels are of 16 gallery rows, [D / 2, 16, 2] int16; queries are rows. The plain loops take the same
+arguments, addresses among them, and write the same products of the same words, slowly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import cgutils
+
+from streameval.compilation import compiled
+from streameval.distances import llvm
+from streameval.distances.llvm import FLOAT, I16, I32, I64, alloca, call, spread, vector
+from streameval.kernels.matrix_unit import LINE_BYTES, at_offset, instruction, transposed
+from streameval.kernels.plain_unit import pointer
+
+carray: Any = numba.carray  # type: ignore[attr-defined]
+
+SLICE = 32  # columns whose products are added up without rounding
+LANES = 16  # sums in a register
+ITEMS = 16  # gallery rows of a panel
+COLUMNS = 32  # packed together: a register of words
+TOGETHER = 12  # queries: their sums with a panel, of words and of slices, fill the registers
+PAIR = 4 * ITEMS  # bytes of two columns of a panel
+
+_floats, _whole, _halves = vector(FLOAT, LANES), vector(I32, LANES), range(ITEMS // LANES)
+_numbers = vector(I64, LANES, list(range(LANES)))
+
+
+@instruction("ana")
+def measure(builder, row, width, out):  # type: ignore[no-untyped-def]
+    """Write three float32 of a row: the greatest sum of squares of a slice, that of all, and |x|.
+
+    The last is the greatest magnitude of a number.
+    """
+    kind, numbers = vector(FLOAT, SLICE), builder.bitcast(row, FLOAT.as_pointer())
+    totals = [alloca(builder, FLOAT(0.0)), alloca(builder, FLOAT(0.0))]
+    greatest = alloca(builder, vector(FLOAT, SLICE, 0.0))
+    for total in (*totals, greatest):
+        builder.store(total.type.pointee(None), total)
+
+    def more(one: Any, other: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+    def look(place: Any, mask: Any) -> None:
+        values = llvm.load(builder, SLICE, numbers, place, mask)
+        own = llvm.halved(builder, builder.fmul(values, values))
+        builder.store(more(own, builder.load(totals[0])), totals[0])
+        builder.store(builder.fadd(own, builder.load(totals[1])), totals[1])
+        size = call(builder, f"llvm.fabs.v{SLICE}f32", values, returns=kind)
+        builder.store(more(size, builder.load(greatest)), greatest)
+
+    llvm.for_blocks(builder, width, SLICE, look)
+    name = f"llvm.vector.reduce.fmax.v{SLICE}f32"
+    most = call(builder, name, builder.load(greatest), returns=FLOAT)
+    for number, value in enumerate((*map(builder.load, totals), most)):
+        builder.store(value, at_offset(builder, out, 4 * number, FLOAT))
+
+
+@instruction("anaanba")
+def pack_words(builder, rows, stride, scales, target, apart, across, squares):  # type: ignore[no-untyped-def]
+    """Write 16 rows of 32 columns, `apart` bytes from each other; or, across, each pair of columns.
+
+    To `squares`, [16, 32] float32, those of what rounding takes off are added.
+    """
+    kind = vector(FLOAT, COLUMNS)
+    written = []
+    for row in range(LANES):
+        address = at_offset(builder, rows, builder.mul(stride, I64(row)), kind)
+        scale = builder.load(at_offset(builder, scales, 4 * row, FLOAT), align=4)
+        scaled = builder.fmul(builder.load(address, align=4), spread(builder, scale, COLUMNS))
+        whole = call(builder, f"llvm.rint.v{COLUMNS}f32", scaled, returns=kind)
+        lost = builder.fsub(scaled, whole)
+        address = at_offset(builder, squares, 4 * COLUMNS * row, kind)
+        total = builder.fadd(builder.load(address, align=4), builder.fmul(lost, lost))
+        builder.store(total, address, align=4)
+        numbers = builder.trunc(builder.fptosi(whole, vector(I32, COLUMNS)), vector(I16, COLUMNS))
+        written.append(builder.bitcast(numbers, _whole))
+    with builder.if_else(across) as (then, otherwise):
+        for branch, change in ((then, True), (otherwise, False)):
+            with branch:
+                for number, words in enumerate(transposed(builder, written) if change else written):
+                    address = at_offset(builder, target, builder.mul(apart, I64(number)), _whole)
+                    builder.store(words, address, align=LINE_BYTES)
+
+
+def _slice_multiplier(
+    builder: Any, queries: Any, stride: Any, panel: Any, totals: list[list[Any]]
+) -> Any:
+    """Return what writes the sums of a slice, by its number."""
+
+    def multiply(number: Any) -> None:
+        for total in (total for own in totals for total in own):
+            builder.store(vector(I32, LANES, 0), total)
+        first = at_offset(builder, panel, builder.mul(number, I64(SLICE // 2 * PAIR)))
+        left = at_offset(builder, queries, builder.mul(number, I64(2 * SLICE)))
+        with llvm.rolled(builder, I64(SLICE // 2)) as loop:
+            pairs = at_offset(builder, first, builder.mul(loop.index, I64(PAIR)))
+            items = [
+                builder.load(at_offset(builder, pairs, LINE_BYTES * half, _whole))
+                for half in _halves
+            ]
+            place = at_offset(builder, left, builder.mul(loop.index, I64(4)))
+            for query, own in enumerate(totals):
+                address = at_offset(builder, place, builder.mul(stride, I64(query)), I32)
+                pair = spread(builder, builder.load(address), LANES)
+                for half, total in enumerate(own):
+                    given = builder.load(total), pair, items[half]
+                    name = "llvm.x86.avx512.vpdpwssd.512"
+                    builder.store(call(builder, name, *given, returns=_whole), total)
+
+    return multiply
+
+
+@instruction("anananaann")
+def multiply_words(  # type: ignore[no-untyped-def]
+    builder, queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
+):
+    """Write the products of some queries, of which there are `rows`, and columns of a panel.
+
+    All but `stride`, `slices`, `apart`, `rows` and `columns` are addresses.
+    """
+    totals, sums = (
+        [[alloca(builder, vector(kind, LANES, 0)) for _ in _halves] for _ in range(TOGETHER)]
+        for kind in (I32, FLOAT)
+    )
+    multiply = _slice_multiplier(builder, queries, stride, panel, totals)
+    for total in (total for own in sums for total in own):
+        builder.store(vector(FLOAT, LANES, 0.0), total)
+    with cgutils.for_range(builder, slices) as loop:
+        multiply(loop.index)
+        for query in range(TOGETHER):
+            for half in _halves:
+                value = builder.sitofp(builder.load(totals[query][half]), _floats)
+                total = sums[query][half]
+                builder.store(builder.fadd(builder.load(total), value), total)
+    whole = builder.icmp_signed("==", columns, I64(ITEMS))
+    scales = [
+        builder.load(at_offset(builder, by_item, LINE_BYTES * half, _floats), align=4)
+        for half in _halves
+    ]
+    for query in range(TOGETHER):
+        with builder.if_then(builder.icmp_signed("<", I64(query), rows)):
+            scale = builder.load(at_offset(builder, by_query, 4 * query, FLOAT), align=4)
+            row = at_offset(builder, out, builder.mul(apart, I64(query)))
+            for half in _halves:
+                value = builder.fmul(builder.load(sums[query][half]), scales[half])
+                value = builder.fmul(value, spread(builder, scale, LANES))
+                target = at_offset(builder, row, LINE_BYTES * half, _floats)
+                with builder.if_else(whole, likely=True) as (every, some):
+                    with every:
+                        builder.store(value, target, align=4)
+                    with some:
+                        left = builder.sub(columns, I64(LANES * half))
+                        mask = builder.icmp_signed("<", _numbers, spread(builder, left, LANES))
+                        numbers = builder.bitcast(row, FLOAT.as_pointer())
+                        llvm.store(builder, value, numbers, I64(LANES * half), mask)
+
+
+@compiled
+def measure_plainly(row, width, out):  # type: ignore[no-untyped-def]
+    """As `measure`; the sums, and so the words, may differ by a rounding."""
+    numbers, three = carray(pointer(row), width, np.float32), carray(pointer(out), 3, np.float32)
+    three[:] = 0
+    for first in range(0, width, SLICE):
+        own = np.float32(0)
+        for value in numbers[first : first + SLICE]:
+            own += value * value
+            three[2] = max(three[2], abs(value))
+        three[0] = max(three[0], own)
+        three[1] += own
+
+
+@compiled
+def pack_plainly(rows, stride, scales, target, apart, across, squares):  # type: ignore[no-untyped-def]
+    """As `pack_words`."""
+    by = carray(pointer(scales), LANES, np.float32)
+    lost = carray(pointer(squares), (LANES, COLUMNS), np.float32)
+    for row in range(LANES):
+        values = carray(pointer(rows + row * stride), COLUMNS, np.float32)
+        for column in range(COLUMNS):
+            scaled = np.float32(values[column] * by[row])
+            whole = np.rint(scaled)
+            lost[row, column] += np.float32(np.float32(scaled - whole) * np.float32(scaled - whole))
+            place = target + row * apart + 2 * column
+            if across:
+                place = target + column // 2 * apart + 4 * row + 2 * (column % 2)
+            carray(pointer(place), 1, np.int16)[0] = np.int16(whole)
+
+
+@compiled
+def multiply_plainly(  # type: ignore[no-untyped-def]
+    queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
+):
+    """As `multiply_words`."""
+    scale = carray(pointer(by_query), rows, np.float32)
+    item_scale = carray(pointer(by_item), columns, np.float32)
+    pairs = carray(pointer(panel), (slices * SLICE // 2, ITEMS, 2), np.int16)
+    for query in range(rows):
+        own = carray(pointer(queries + query * stride), (slices * SLICE // 2, 2), np.int16)
+        values = carray(pointer(out + query * apart), columns, np.float32)
+        for item in range(columns):
+            total = np.float32(0)
+            for number in range(slices):
+                added = np.int32(0)
+                for pair in range(number * SLICE // 2, (number + 1) * SLICE // 2):
+                    for word in range(2):
+                        added += np.int32(own[pair, word]) * np.int32(pairs[pair, item, word])
+                total = np.float32(total + np.float32(added))
+            values[item] = np.float32(np.float32(total * item_scale[item]) * scale[query])

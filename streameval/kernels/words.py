@@ -1,0 +1,206 @@
+"""Words: float32 rows in whole numbers of 16 bits, for products by vectors (AVX-512 VNNI).
+
+An instruction adds up the products of 32 pairs of words in 16 sums of 32 bits, in the time of 16
+products of float32. A row x is taken as c X, with X whole numbers that are so small that the sum of
+any *slice* of 64 columns fits in 32 bits: no slice of X is longer than 46,304 (Cauchy and Schwarz).
+So the sum of a slice is without error; sums of slices are added up in float32.
+
+    x·y  =  c d Σ X_s·Y_s  +  error
+
+The error is known from the rows, as of `panels`. It is some four times that of a float32 sum of 512
+columns, and hardly depends on the width; a product takes little more than half as long.
+
+*Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
+rows. Both are of whole slices, of zeros beyond the columns that there are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.kernels.matrix_unit import LINE_BYTES
+from streameval.kernels.panels import LEAST_SQUARED
+from streameval.kernels.word_unit import (
+    COLUMNS,
+    ITEMS,
+    LANES,
+    PAIR,
+    SLICE,
+    TOGETHER,
+    measure,
+    measure_plainly,
+    multiply_plainly,
+    multiply_words,
+    pack_plainly,
+    pack_words,
+)
+from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
+
+LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 64
+MOST = 32_767.0
+NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
+
+Vectors = bool | None
+"""Whether there are the instructions; else None, of plain loops."""
+
+
+class Words(NamedTuple):
+    """Rows in words, and what they leave out.
+
+    Attributes
+    ----------
+    words : [bytes] uint8
+        Of panels; or of queries, with `TOGETHER` rows of zeros behind them.
+    scale : [n] float32
+        c; of whole panels, 0 beyond the rows that there are.
+    lost : [n] float64
+        Bounds on the norm of x − c X, by the norm of x; +inf where that is too small to tell.
+    """
+
+    words: ByteArray
+    scale: Float32Array
+    lost: FloatArray
+
+    @classmethod
+    def of_queries(cls, rows: Float32Array, vectors: Vectors) -> Words:
+        """Return the words of finite rows, [m, D]."""
+        memory = np.zeros(word_bytes(*rows.shape), np.uint8)
+        words = memory[-memory.ctypes.data % LINE_BYTES :]
+        return cls(words, *_packed(rows, words, vectors, panel=1))
+
+    @classmethod
+    def of_items(cls, rows: Float32Array, memory: ByteArray, vectors: Vectors) -> Words:
+        """Return the panels of finite rows, [n, D], written to memory."""
+        words = memory[-memory.ctypes.data % LINE_BYTES :]
+        return cls(words, *_packed(rows, words, vectors, panel=ITEMS))
+
+    def roundings(self, items: Words, width: int) -> FloatArray:
+        """Return n of each query: products differ by at most n u |x| |y| from the exact ones.
+
+        u is 2⁻²⁴. With e and f the bounds of both rows, what the words leave out is at most
+        e + f + e f; and each sum of a slice is rounded once, added to others, and scaled twice.
+        """
+        e, f = self.lost, float(items.lost.max(initial=0.0))
+        rounded = 1.01 * (padded(width) // SLICE + 3) * (1 + e) * (1 + f)
+        bounds: FloatArray = (e + f + e * f) * 2.0**24 + rounded
+        return bounds
+
+
+def row_bytes(width: int) -> int:
+    """Return how far rows of queries are apart: never a power of two, as lines of L1 would be."""
+    return 2 * padded(width) + LINE_BYTES
+
+
+def padded(width: int) -> int:
+    """Return the columns of whole slices."""
+    return max(-(-width // SLICE), 1) * SLICE
+
+
+def word_bytes(rows: int, width: int) -> int:
+    """Return how much memory rows take in words, on either side of a product."""
+    return (rows + ITEMS) * row_bytes(width) + LINE_BYTES
+
+
+def multiply_words_of(
+    queries: Words,
+    query: IntArray,
+    items: Words,
+    width: int,
+    vectors: Vectors,
+    out: Float32Array,
+) -> None:
+    """Write the products of some queries, ascending, with gallery rows, [m, n] in C order."""
+    stride, start = row_bytes(width), int(query[0]) if len(query) else 0
+    words, scale = queries.words[start * stride :], queries.scale[start:]
+    if len(query) and query[-1] - start != len(query) - 1:
+        rows = queries.words[: len(queries.scale) * stride].reshape(-1, stride)
+        memory = np.zeros((len(query) + TOGETHER) * stride + LINE_BYTES, np.uint8)
+        words = memory[-memory.ctypes.data % LINE_BYTES :]
+        taken = words[: len(query) * stride].reshape(-1, stride)
+        np.take(rows, query, axis=0, out=taken, mode="clip")
+        scale = queries.scale[query]
+    _multiply(words, scale, items, stride, vectors, out)
+
+
+def _packed(
+    rows: Float32Array, words: ByteArray, vectors: Vectors, panel: int
+) -> tuple[Float32Array, FloatArray]:
+    """Write rows in words; return what each is to be multiplied by, and what it has lost."""
+    scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
+    lost = np.zeros(len(rows))
+    _pack(rows, words, scale, lost, panel > 1, vectors)
+    return scale, lost
+
+
+@compiled
+def _pack(rows, words, scale, lost, across, vectors):  # type: ignore[no-untyped-def]
+    (n, width), size = rows.shape, 2 * (-(-rows.shape[1] // SLICE) * SLICE)
+    part, by = np.empty((LANES, COLUMNS), np.float32), np.empty(LANES, np.float32)
+    squares, three = np.empty((LANES, COLUMNS), np.float32), np.empty(3, np.float32)
+    source, stride, target = rows.ctypes.data, rows.strides[0], words.ctypes.data
+    out, to_scale, added = three.ctypes.data, by.ctypes.data, squares.ctypes.data
+    whole = len(scale) if across else -(-n // LANES) * LANES
+    for first in range(0, whole, LANES):
+        count = max(min(n - first, LANES), 0)
+        by[:], squares[:] = 0, 0
+        for r in range(count):
+            if vectors is None:
+                measure_plainly(source + (first + r) * stride, width, out)
+            else:
+                measure(source + (first + r) * stride, width, out)
+            longest = np.sqrt(np.float64(three[0]) * (1 + SLICE * 2.0**-23))
+            squared = np.float64(three[1]) * (1 - (width + SLICE) * 2.0**-23)
+            if squared >= LEAST_SQUARED:
+                by[r] = np.float32(min(LONGEST / longest, MOST / np.float64(three[2])))
+                scale[first + r] = np.float32(1 / np.float64(by[r]))
+                lost[first + r] = np.sqrt(squared) * by[r]
+            else:  # +inf, but of zeros
+                lost[first + r] = 0.0 if three[2] == 0 else -1.0
+        for left in range(0, size // 2, COLUMNS):
+            at, distance = source + first * stride + 4 * left, stride
+            if count < LANES or left + COLUMNS > width:
+                inside = rows[first : first + LANES, left : left + COLUMNS]
+                part[:] = 0
+                part[: inside.shape[0], : inside.shape[1]] = inside
+                at, distance = part.ctypes.data, 4 * COLUMNS
+            to, apart = target + first * (size + LINE_BYTES) + 2 * left, size + LINE_BYTES
+            if across:
+                to = target + first // ITEMS * ITEMS * size + left // 2 * PAIR
+                to, apart = to + first % ITEMS * 4, PAIR
+            if vectors is None:
+                pack_plainly(at, distance, to_scale, to, apart, across, added)
+            else:
+                pack_words(at, distance, to_scale, to, apart, across, added)
+        for r in range(count):
+            length, total = lost[first + r], np.float64(0)
+            for column in range(COLUMNS):
+                total += squares[r, column]
+            if length > 0:  # two roundings more of each number
+                lost[first + r] = np.sqrt(total * (1 + width * 2.0**-23)) / length + 3 * 2.0**-24
+            else:
+                lost[first + r] = np.inf if length < 0 else 0.0
+
+
+@compiled
+def _multiply(words, scale, items, stride, vectors, out):  # type: ignore[no-untyped-def]
+    """As `multiply_words_of`: some panels, which stay in L2, with all queries, then the next."""
+    (m, n), (panels, item_scale, _) = out.shape, items
+    queries, by_query, target = words.ctypes.data, scale.ctypes.data, out.ctypes.data
+    apart, slices = out.strides[0], (stride - LINE_BYTES) // (2 * SLICE)
+    size = 2 * SLICE * slices  # of a gallery row
+    step = max(NEAR // (ITEMS * size), 1) * ITEMS
+    for start in range(0, n, step):
+        for top in range(0, m, TOGETHER):
+            rows, by_row = min(m - top, TOGETHER), by_query + 4 * top
+            for left in range(start, min(start + step, n), ITEMS):
+                by_item, columns = item_scale.ctypes.data + 4 * left, min(n - left, ITEMS)
+                to, panel = target + top * apart + 4 * left, panels.ctypes.data + left * size
+                left_side = queries + top * stride, stride, panel, slices
+                written = to, apart, by_row, by_item, rows, columns
+                if vectors is None:
+                    multiply_plainly(*left_side, *written)
+                else:
+                    multiply_words(*left_side, *written)

@@ -1,0 +1,151 @@
+"""Rows in words of 16 bits: what they leave out, and that no sum of a slice overflows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.distances import Vectors, find_distance
+from support.kernels import (
+    SLICE,
+    TOGETHER,
+    VARIABLE,
+    FeatureColumns,
+    QueryBlock,
+    Words,
+    blas_product,
+    has_vnni,
+    item_bytes,
+    multiply_words_of,
+    word_bytes,
+    word_product,
+)
+from test_products import KINDS, both_sides
+
+Array = npt.NDArray[Any]
+WAYS = [pytest.param(True, marks=pytest.mark.skipif(not has_vnni(), reason="no VNNI")), None]
+WIDTHS = [1, 31, 32, 33, 130, 512]
+
+
+def words_of(rows: Array, vectors: bool | None) -> tuple[Words, Words]:
+    """Return rows as queries and as gallery rows."""
+    memory = np.full(word_bytes(*rows.shape), 85, np.uint8)
+    return Words.of_queries(rows, vectors), Words.of_items(rows, memory, vectors)
+
+
+def whole(words: Words, count: int, width: int) -> Array:
+    """Read the numbers of queries, [n, D]; those beyond the width are zeros."""
+    padded = -(-width // SLICE) * SLICE
+    apart = 2 * padded + 64
+    rows = words.words[: count * apart].reshape(count, apart)[:, : 2 * padded].view(np.int16)
+    assert not rows[:, width:].any()
+    return rows[:, :width].astype(np.int64)
+
+
+@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_words_leave_out_is_within_their_bound(vectors: Any, kind: str, width: int) -> None:
+    rows = both_sides(kind, width)[1]
+    rows[5] = 0
+    words, panels = words_of(rows, vectors)
+    numbers, scale = whole(words, len(rows), width), words.scale.astype(np.float64)
+    error = rows.astype(np.float64) - scale[:, None] * numbers
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    told = np.isfinite(words.lost)
+    assert np.all(told == ((norms == 0) | (norms >= 1e-12)))
+    assert np.all(np.linalg.norm(error, axis=1)[told] <= (words.lost * norms)[told] * (1 + 1e-12))
+    assert np.array_equal(words.lost, panels.lost)
+    assert np.array_equal(words.scale, panels.scale[: len(rows)])
+    assert not panels.scale[len(rows) :].any()
+
+
+@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sum_of_a_slice_overflows(vectors: Any, kind: str) -> None:
+    for width in WIDTHS:
+        rows = both_sides(kind, width)[0]
+        numbers = whole(words_of(rows, vectors)[0], len(rows), width)
+        for start in range(0, width, SLICE):
+            part = numbers[:, start : start + SLICE]
+            assert (part**2).sum(axis=1).max() < 2**31
+        assert np.abs(numbers).max() <= 2**15 - 1
+
+
+@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_of_slices_are_added_up_one_after_the_other(vectors: Any, width: int) -> None:
+    q, g = both_sides("normal", width)
+    words, items = words_of(q, vectors)[0], words_of(g, vectors)[1]
+    left, right = whole(words, len(q), width), whole(words_of(g, vectors)[0], len(g), width)
+    total = np.zeros((len(q), len(g)), np.float32)
+    for start in range(0, width, SLICE):
+        part = slice(start, start + SLICE)
+        total += (left[:, part] @ right[:, part].T).astype(np.float32)
+    expected = total * items.scale[: len(g)] * words.scale[:, None]
+    for query in (np.arange(45), np.arange(7, 7 + TOGETHER), np.array([0, 3, 44]), np.arange(0)):
+        out = np.full((len(query), len(g)), np.nan, np.float32)
+        multiply_words_of(words, query, items, width, vectors, out)
+        assert np.array_equal(out, expected[query])
+
+
+def test_rows_of_unknown_length_are_multiplied_by_blas() -> None:
+    rows = both_sides("normal", 40)[0]
+    rows[3] *= np.float32(1e-14)
+    vectors = has_vnni() or None
+    words = Words.of_queries(rows, vectors)
+    assert np.array_equal(np.isinf(words.lost), np.arange(45) == 3)
+    memory = np.empty(word_bytes(*rows.shape), np.uint8)
+    product = word_product(rows, words, vectors, rows, memory)
+    assert not product.coarse
+    assert np.array_equal(product.roundings, blas_product(rows, rows, memory).roundings)
+
+
+def test_queries_that_words_leave_in_doubt_are_multiplied_by_blas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "words")
+    q, g = both_sides("normal", 64)
+    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
+    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
+    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+
+    def tiles() -> list[tuple[list[int], bool, bool]]:
+        """Return the queries of each tile, whether it is of words, and the last."""
+        room = np.empty(4 * 45 * 70, np.uint8)
+        found = [
+            (tile.query.tolist(), bool(tile.band.max() > 4e-5), tile.last)
+            for tile in columns.tiles(45, room, None)
+        ]
+        return found
+
+    assert tiles() == [(list(range(45)), True, True)]
+    few, many = np.repeat(4, 70 // 16), np.repeat(9, 70 // 16 + 1)
+    queries.note_doubts(np.concatenate([few, many]), 70)
+    rest = [query for query in range(45) if query != 9]
+    assert tiles() == [(rest, True, False), ([9], False, True)]
+
+
+def test_a_row_that_words_leave_in_doubt_has_a_finer_tile_by_blas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "words")
+    q, g = both_sides("normal", 64)
+    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
+    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
+    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+    (tile,) = columns.tiles(45, np.empty(4 * 45 * 70, np.uint8), None)
+    tile.values[4, 11] = np.inf
+    (finer,) = tile.finer(np.array([4, 30]))
+    assert finer.query.tolist() == [4, 30]
+    assert finer.unit == tile.unit
+    assert np.all(finer.band < tile.band[[4, 30]] / 5)
+    assert np.flatnonzero(np.isinf(finer.values)).tolist() == [11]
+    kept = np.isfinite(finer.values)
+    assert tile.columns.weight is not None
+    coarse, closer = (one * tile.columns.weight for one in (tile.values[[4, 30]], finer.values))
+    error = np.abs(closer[kept] - coarse[kept])
+    assert error.max() <= tile.band.max() + finer.band.max()
+    assert np.flatnonzero(queries.narrow).tolist() == [4, 30]
