@@ -14,7 +14,7 @@ import numpy as np
 from streameval.compilation import compiled
 from streameval.kernels.edges import Edges
 from streameval.kernels.galleries import Found, Galleries, Meanings, look_up
-from streameval.kernels.places import place_row, room_for_places, settle_places
+from streameval.kernels.places import place_row, room_for_places, settle_estimates, settle_places
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile
 from streameval.typing import AnyArray, FloatArray, IntArray
 
@@ -137,9 +137,15 @@ class DrawnCounter:
         """Settle the doubts of some rows of a tile."""
         if not filled:
             return
-        exact = self._doubts.resolve(tile, filled)
         row = np.zeros(len(self.edges.indptr) - 1, np.int64)
         row[tile.query] = np.arange(len(tile.query))
+        closer = tile.closer
+        if closer is not None:
+            values = closer.estimates(*(one[:filled] for one in self._doubts[:2]))
+            levels = self._table.rows(tile)[1], closer.band
+            own = row, self.edges.indptr, *levels, self._doubts, places
+            filled = settle_estimates(values, *own)
+        exact = self._doubts.resolve(tile, filled)
         settle_places(exact, row, self.edges, self._doubts, places)
         note_nearest(exact, self._doubts, columns, self.counts.nearest)
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.kernels.settling import Closer
 from streameval.kernels.tiles import Columns, Levels, Tile, as_matrix
-from streameval.typing import ByteArray, FloatArray, FloatingArray, Indices, IntArray
+from streameval.typing import ByteArray, Float32Array, FloatArray, FloatingArray, Indices, IntArray
 
 RuleOut = Callable[[FloatingArray, IntArray], FloatingArray]
 """The offsets [n] of items, and these items [n], to the offsets [b, n] that rule some out."""
@@ -117,6 +118,11 @@ class PartTile(Tile):
         """How far values of each row may be from their levels, [m]."""
         return self.of.band[self.row]
 
+    @property
+    def closer(self) -> Closer | None:
+        """What tells pairs of the tile closer."""
+        return None if self.of.closer is None else _PartCloser(self, self.of.closer)
+
     def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return what distances are in the unit of the values: see `Tile.levels`."""
         return self.of.levels(self.by.queries[query], indptr, distances)
@@ -136,6 +142,16 @@ class PartTile(Tile):
         whole = replace(self.of, values=values, query=query, offset_row=offset_row)
         for tile in whole.finer(np.arange(len(rows))):
             yield self.by.cut(tile)
+
+
+class _PartCloser:
+    """What tells pairs of a part closer."""
+
+    def __init__(self, part: PartTile, of: Closer) -> None:
+        self._part, self._of, self.band = part, of, of.band[part.by.queries]
+
+    def estimates(self, query: Indices, column: Indices) -> Float32Array:
+        return self._of.estimates(self._part.by.queries[query], self._part.column[column])
 
 
 def _found(known: IntArray, wanted: IntArray) -> IntArray:

@@ -13,6 +13,7 @@ from streameval.kernels.buckets import Room, lay_codes
 from streameval.kernels.cells import quantise
 from streameval.kernels.edges import slot_of
 from streameval.kernels.grids import CELLS, LAST, span_grid
+from streameval.kernels.settling import edge_near
 
 MOST_POSITIVES = 30_000  # of a query: with other limits, no more edges than two bytes number
 
@@ -97,6 +98,40 @@ def place_row(row, query, given, own, room, values, cells, touched, out, doubts,
             doubt_query[filled], doubt_column[filled], doubt_edge[filled] = query, k, e
             filled += 1
     return filled, odd
+
+
+@compiled
+def settle_estimates(values, row, indptr, levels, band, doubts, places):  # type: ignore[no-untyped-def]
+    """Write the places of pairs that lie clear of every edge; keep the others on the list.
+
+    Parameters
+    ----------
+    values : [filled] float32
+        Of the doubts, closer than those that left them in doubt.
+    row, doubts, places
+        As of `settle_places`.
+    indptr : [queries of the block + 1] int64
+    levels : Levels
+        Of all edges of the block.
+    band : [queries of the block] float64
+
+    Returns
+    -------
+    how many doubts are left
+    """
+    query, column, edge = doubts
+    left = 0
+    for t in range(len(values)):
+        i, k, e, value = query[t], column[t], edge[t], np.float64(values[t])
+        if e >= 0:
+            near, in_doubt = edge_near(value, levels, band[i], indptr[i], indptr[i + 1], e)
+            e = near - indptr[i]
+            if not in_doubt:
+                places[row[i], k] = 2 * e
+                continue
+        query[left], column[left], edge[left] = i, k, e
+        left += 1
+    return left
 
 
 @compiled

@@ -32,6 +32,30 @@ class Closer(Protocol):
 
 
 @compiled
+def edge_near(value, levels, band, begin, end, hint):  # type: ignore[no-untyped-def]
+    """Return the first edge of a query whose band does not end before a value, and if it is in it.
+
+    Parameters
+    ----------
+    value : float64
+    levels : Levels
+    band : float64
+    begin, end : int
+        The query's edges; `end` is returned where all end before the value.
+    hint : int
+        Of its edges, counted from its first, where to begin to look; may be beyond the last.
+    """
+    closer, tied = levels
+    e, step = min(begin + np.int64(hint), end), 1
+    while e < end and tied[e] + band < value:
+        e += 1
+    while e - step >= begin and tied[e - step] + band >= value:
+        e, step = e - step, 2 * step
+    e = first_reached(value, tied, band, max(e - step, begin), e)
+    return e, e < end and not value < closer[e] - band
+
+
+@compiled
 def place_estimates(  # type: ignore[no-untyped-def]
     values, listed, edges, levels, band, reach, counts, doubts, filled
 ):
@@ -55,7 +79,6 @@ def place_estimates(  # type: ignore[no-untyped-def]
     how many doubts there are
     """
     indptr, slots = edges.indptr, counts.slots
-    closer, tied = levels
     queries, columns, hints = listed
     doubt_query, doubt_column, doubt_edge = doubts
     for t in range(len(values)):
@@ -63,16 +86,9 @@ def place_estimates(  # type: ignore[no-untyped-def]
         reach[i] = min(reach[i], np.float64(values[t]) + 2 * band[i])
     for t in range(len(values)):
         i, value = queries[t], np.float64(values[t])
-        in_doubt, begin, end, hint = False, indptr[i], indptr[i + 1], hints[t]
-        e = end
-        if hint != NEAREST:
-            margin, e, step = band[i], min(begin + np.int64(hint), end), 1
-            while e < end and tied[e] + margin < value:
-                e += 1
-            while e - step >= begin and tied[e - step] + margin >= value:
-                e, step = e - step, 2 * step
-            e = first_reached(value, tied, margin, max(e - step, begin), e)
-            in_doubt = e < end and not value < closer[e] - margin
+        in_doubt, begin, e = False, indptr[i], np.int64(0)
+        if hints[t] != NEAREST:
+            e, in_doubt = edge_near(value, levels, band[i], begin, indptr[i + 1], hints[t])
             if not in_doubt:
                 slots[2 * e + i] += 1
         if in_doubt or value <= reach[i]:
