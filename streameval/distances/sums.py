@@ -30,6 +30,7 @@ FLOAT_LANES = 64  # of sums that are not canonical
 _DOUBLES = llvm.vector(llvm.DOUBLE, LANES)
 
 PRODUCT, SQUARED_DIFFERENCE, ABSOLUTE_DIFFERENCE = 0, 1, 2
+NEAR_BYTES = 1 << 22  # of rows that are used again, with columns as they come, while in a cache
 L1_ELEMENTS = 1 << 12  # float64 that are used again while they are in L1
 
 
@@ -162,15 +163,25 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _by_column(i, k, columns):  # type: ignore[no-untyped-def]
-    """Return the order of pairs by column, their rows in that order, and where columns end."""
+def _together(a, i, first, columns):  # type: ignore[no-untyped-def]
+    """Return up to which pair, from one on, rows of a stay in the cache; not of too few pairs."""
+    rows = max(NEAR_BYTES // max(a.shape[1] * a.itemsize, 1), 1)
+    t = min(first + 4 * columns, len(i))
+    while t < len(i) and i[t] - i[first] < rows:
+        t += 1
+    return t
+
+
+@compiled
+def _by_column(i, k, first, stop, columns):  # type: ignore[no-untyped-def]
+    """Return the order of some pairs by column, their rows in that order, and where columns end."""
     start = np.zeros(columns + 1, np.int64)
-    for t in range(len(k)):
+    for t in range(first, stop):
         start[k[t] + 1] += 1
     for column in range(columns):
         start[column + 1] += start[column]
-    order, row = np.empty(len(k), np.int32), np.empty(len(k), np.int32)
-    for t in range(len(k)):
+    order, row = np.empty(stop - first, np.int32), np.empty(stop - first, np.int32)
+    for t in range(first, stop):
         place = start[k[t]]
         order[place], row[place] = t, i[t]
         start[k[t]] = place + 1
@@ -181,6 +192,8 @@ def _by_column(i, k, columns):  # type: ignore[no-untyped-def]
 def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
     """Write the sums of listed pairs, column by column: each b[k] is fetched once.
 
+    Where pairs are listed row by row, it is fetched once for as many rows as a cache holds.
+
     Parameters
     ----------
     term : int
@@ -190,12 +203,15 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         Pair t is a[i[t]] with b[k[t]].
     out : [p] float64, written
     """
-    order, row, end = _by_column(i, k, b.shape[0])
-    place = 0
-    for column in range(b.shape[0]):
-        while place < end[column]:
-            out[order[place]] = _sum(term, a, row[place], b, column)
-            place += 1
+    first = 0
+    while first < len(k):
+        stop = _together(a, i, first, b.shape[0])
+        order, row, end = _by_column(i, k, first, stop, b.shape[0])
+        first, place = stop, 0
+        for column in range(b.shape[0]):
+            while place < end[column]:
+                out[order[place]] = _sum(term, a, row[place], b, column)
+                place += 1
 
 
 @compiled
@@ -204,12 +220,15 @@ def float_products(a, b, i, k, out):  # type: ignore[no-untyped-def]
 
     A product of D columns passes D / 64 + 8 roundings.
     """
-    order, row, end = _by_column(i, k, b.shape[0])
-    place = 0
-    for column in range(b.shape[0]):
-        while place < end[column]:
-            out[order[place]] = _float_product(a, row[place], b, column)
-            place += 1
+    first = 0
+    while first < len(k):
+        stop = _together(a, i, first, b.shape[0])
+        order, row, end = _by_column(i, k, first, stop, b.shape[0])
+        first, place = stop, 0
+        for column in range(b.shape[0]):
+            while place < end[column]:
+                out[order[place]] = _float_product(a, row[place], b, column)
+                place += 1
 
 
 @compiled
