@@ -20,6 +20,7 @@ from streameval.distances import llvm
 from streameval.kernels.grids import ABOVE, LAST
 
 BLOCK = 32
+BITS = 32  # of a number
 
 _tuple: Any = types.Tuple
 
@@ -136,6 +137,30 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
             touched[count] = at
             count += np.uint64(code[cells[at]]) & odd
     return np.int64(count)
+
+
+@llvm.intrinsic
+def bits_up_to(typing_context, row, start, most):  # type: ignore[no-untyped-def]
+    """Return a bit for each of 32 values of a contiguous row, from one on: whether it is up to one.
+
+    0 of values beyond the row. `most` is float64, and below +inf.
+    """
+    kind = llvm.FLOAT if row.dtype == types.float32 else llvm.DOUBLE
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        places = llvm.spread(builder, args[1], BITS)
+        numbers = llvm.vector(llvm.I64, BITS, list(range(BITS)))
+        size = llvm.spread(builder, builder.extract_value(array.shape, 0), BITS)
+        mask = builder.icmp_signed("<", builder.add(places, numbers), size)
+        values = llvm.load(builder, BITS, array.data, args[1], mask)
+        limit = llvm.spread(builder, args[2], BITS)
+        if kind == llvm.FLOAT:
+            values = builder.fpext(values, llvm.vector(llvm.DOUBLE, BITS))
+        within = builder.and_(builder.fcmp_ordered("<=", values, limit), mask)
+        return builder.bitcast(within, llvm.I32)
+
+    return types.uint32(row, types.intp, types.float64), generate
 
 
 @llvm.intrinsic

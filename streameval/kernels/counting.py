@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.compilation import compiled
+from streameval.distances.llvm import trailing_zeros
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
-from streameval.kernels.cells import bin_row, least_of, quantise
+from streameval.kernels.cells import BITS, bin_row, bits_up_to, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots
 from streameval.kernels.grids import (
     CELLS,
@@ -31,7 +32,7 @@ from streameval.kernels.grids import (
 )
 from streameval.kernels.limits import Sides, up_to
 from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
-from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
+from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -247,7 +248,11 @@ def count_tile(  # type: ignore[no-untyped-def]
             crowded[row], least = found > crowd, np.inf
             if not crowded[row]:
                 touch = values, cells, code, touched[:found]
-                least, filled = _place(touch, base, own, where, edges, counts, doubts, filled)
+                if band > 0.0:
+                    slot = 2 * begin + i
+                    least, filled = _sort_out(touch, base, own, where, slots, slot, doubts, filled)
+                else:
+                    least = _place(touch, base, own, where, edges, counts)
                 fold(bins, stop - base, slots, 2 * (begin + base) + i)
             before = lowest == 0 and not code[0] & 1
         row += 1
@@ -262,41 +267,69 @@ def count_tile(  # type: ignore[no-untyped-def]
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            for k in list_values(given, weight, add, reach, np.inf, np.inf):
-                doubts.query[filled], doubts.column[filled] = i, left + k
-                doubts.edge[filled] = NEAREST
-                filled += 1
+            filled = _list_up_to(values, reach, i, left, doubts, filled)
     return row, filled, not_finite
 
 
 @compiled
-def _place(touch, base, own, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
-    """Count values in touched cells, list those in doubt; return the least, and how many."""
+def _list_up_to(values, most, query, left, doubts, filled):  # type: ignore[no-untyped-def]
+    """List the values of a row up to one, from a column on, as perhaps nearest; return how many."""
+    queries, columns, edges = doubts
+    for start in range(0, len(values), BITS):
+        bits = bits_up_to(values, start, most)
+        while bits != 0:
+            queries[filled], edges[filled] = query, NEAREST
+            columns[filled] = left + start + trailing_zeros(bits)
+            filled += 1
+            bits &= bits - np.uint32(1)
+    return filled
+
+
+@compiled
+def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count values in touched cells, list those in doubt; return the least, and how many.
+
+    Without branches where either is as likely as not.
+    """
     values, cells, code, places = touch
     closer, tied, band = own[:3]
-    i, left, item = where
+    query, column, edge = doubts
+    (i, left, _), least, m = where, np.inf, len(tied)
+    for k in places:
+        value = np.float64(values[k])
+        e = edge_of(value, code[cells[k]], base, tied, band)
+        within = closer[min(e, m - 1)] - band if m else np.inf
+        clear = e == m or value < within
+        slots[first_slot + 2 * e] += clear
+        query[filled], column[filled], edge[filled] = i, left + k, e
+        filled += not clear and value != np.inf
+        least = min(least, value)
+    return least, filled
+
+
+@compiled
+def _place(touch, base, own, where, edges, counts):  # type: ignore[no-untyped-def]
+    """Count exact values in touched cells; return the least."""
+    values, cells, code, places = touch
+    closer, tied, _ = own[:3]
+    i, _, item = where
     least, m = np.inf, len(tied)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
-    doubt_query, doubt_column, doubt_edge = doubts
     previous, e, tie, before = np.nan, 0, first, 0
     for k in places:
         value = np.float64(values[k])
         if value != previous:  # copies of a row follow one another
-            e, tie, previous = edge_of(value, code[cells[k]], base, tied, band), first, value
+            e, tie, previous = edge_of(value, code[cells[k]], base, tied, 0.0), first, value
             least = min(least, value)
-        if e == m or value < closer[e] - band:
+        if e == m or value < closer[e]:
             slots[first_slot + 2 * e] += 1
-        elif band == 0.0:
+        else:
             slots[first_slot + 2 * e + 1] += 1
             tie = first if item[k] < before else tie  # of another row, as far
             tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
-        elif value != np.inf:
-            doubt_query[filled], doubt_column[filled] = i, left + k
-            doubt_edge[filled] = e
-            filled += 1
-    return least, filled
+    return least
 
 
 @compiled

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.distances.sums import FLOAT_LANES, Vectors, float_products
 from streameval.kernels.query_block import QueryBlock
 from streameval.kernels.settling import Closer
@@ -228,9 +229,7 @@ class PairColumns(FilterColumns):
         """Return float32 products of pairs, weighted and offset."""
         out, columns = np.empty(len(query), np.float32), self.columns
         float_products(self.queries.rows, self._rows, query, column, out)
-        if columns.weight is not None:
-            out *= columns.weight[column]
-        out += columns.offset[self.queries.offset_row[query], column]
+        _weigh(out, query, column, columns.weight, self.queries.offset_row, columns.offset)
         return out
 
     def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
@@ -372,6 +371,13 @@ class FineColumns(FilterColumns):
             absent = np.take(absent, self._order, axis=1)
         np.copyto(values, np.inf, where=absent)
         return Tile(values, query, self.queries.offset_row[query], self._exact, last=False)
+
+
+@compiled
+def _weigh(out, query, column, weight, offset_row, offset):  # type: ignore[no-untyped-def]
+    """Weight and offset the products of pairs."""
+    for t in range(len(out)):
+        out[t] = out[t] * weight[column[t]] + offset[offset_row[query[t]], column[t]]
 
 
 def _first_equal_row(rows: FloatingArray) -> IntArray:

@@ -119,12 +119,12 @@ def settle_estimates(values, row, indptr, levels, band, doubts, places):  # type
     -------
     how many doubts are left
     """
-    query, column, edge = doubts
+    (query, column, edge), (closer, tied) = doubts, levels
     left = 0
     for t in range(len(values)):
         i, k, e, value = query[t], column[t], edge[t], np.float64(values[t])
         if e >= 0:
-            near, in_doubt = edge_near(value, levels, band[i], indptr[i], indptr[i + 1], e)
+            near, in_doubt = edge_near(value, closer, tied, band[i], indptr[i], indptr[i + 1], e)
             e = near - indptr[i]
             if not in_doubt:
                 places[row[i], k] = 2 * e

@@ -31,27 +31,30 @@ class Closer(Protocol):
         """Return the values of listed pairs, [p]."""
 
 
-@compiled
-def edge_near(value, levels, band, begin, end, hint):  # type: ignore[no-untyped-def]
+@compiled(inline="always")
+def edge_near(value, closer, tied, band, begin, end, hint):  # type: ignore[no-untyped-def]
     """Return the first edge of a query whose band does not end before a value, and if it is in it.
 
     Parameters
     ----------
     value : float64
-    levels : Levels
+    closer, tied : [E] float64
+        `Levels` of all edges.
     band : float64
     begin, end : int
         The query's edges; `end` is returned where all end before the value.
     hint : int
         Of its edges, counted from its first, where to begin to look; may be beyond the last.
     """
-    closer, tied = levels
     e, step = min(begin + np.int64(hint), end), 1
+    if e < end:
+        e += np.int64(tied[e] + band < value)  # as likely as not: no branch
     while e < end and tied[e] + band < value:
         e += 1
-    while e - step >= begin and tied[e - step] + band >= value:
-        e, step = e - step, 2 * step
-    e = first_reached(value, tied, band, max(e - step, begin), e)
+    if e > begin and tied[e - 1] + band >= value:
+        while e - step >= begin and tied[e - step] + band >= value:
+            e, step = e - step, 2 * step
+        e = first_reached(value, tied, band, max(e - step, begin), e)
     return e, e < end and not value < closer[e] - band
 
 
@@ -79,7 +82,7 @@ def place_estimates(  # type: ignore[no-untyped-def]
     how many doubts there are
     """
     indptr, slots = edges.indptr, counts.slots
-    queries, columns, hints = listed
+    (closer, tied), (queries, columns, hints) = levels, listed
     doubt_query, doubt_column, doubt_edge = doubts
     for t in range(len(values)):
         i = queries[t]
@@ -88,7 +91,7 @@ def place_estimates(  # type: ignore[no-untyped-def]
         i, value = queries[t], np.float64(values[t])
         in_doubt, begin, e = False, indptr[i], np.int64(0)
         if hints[t] != NEAREST:
-            e, in_doubt = edge_near(value, levels, band[i], begin, indptr[i + 1], hints[t])
+            e, in_doubt = edge_near(value, closer, tied, band[i], begin, indptr[i + 1], hints[t])
             if not in_doubt:
                 slots[2 * e + i] += 1
         if in_doubt or value <= reach[i]:
