@@ -32,7 +32,7 @@ from streameval.kernels.grids import (
 )
 from streameval.kernels.limits import Sides, up_to
 from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
-from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile
+from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, greatest_finite
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -273,8 +273,12 @@ def count_tile(  # type: ignore[no-untyped-def]
 
 @compiled
 def _list_up_to(values, most, query, left, doubts, filled):  # type: ignore[no-untyped-def]
-    """List the values of a row up to one, from a column on, as perhaps nearest; return how many."""
+    """List the finite values of a row up to one as perhaps nearest; return how many doubts are.
+
+    `left` is the column of the first.
+    """
     queries, columns, edges = doubts
+    most = min(most, greatest_finite(values))
     for start in range(0, len(values), BITS):
         bits = bits_up_to(values, start, most)
         while bits != 0:
