@@ -74,7 +74,8 @@ def against_market1501(threads: int, bench: Bench) -> Measured:
     def ours() -> se.Evaluation:
         return bench.evaluate(se.Features(queries, gallery), labels, threads)
 
-    tile = max(ours().provenance["plan"]["tile"][0], 1024), len(gallery)
+    rows = max(ours().provenance["plan"]["tile"][0], 1024)
+    tile = rows, -(-len(gallery) // threads)  # a part for each thread
     samples = bench.time({OURS: ours, SGEMM: bare_sgemm(queries, gallery, tile, threads)})
     return Measured(samples, {"shape": [len(queries), len(gallery), MARKET1501_WIDTH]})
 

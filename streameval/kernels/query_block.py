@@ -8,7 +8,7 @@ of what is multiplied. Each subtraction is rounded once, relative to its result.
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -138,8 +138,6 @@ class QueryBlock:
         Of the rows less the centre.
     rows : [m, D] float32
         These rows; they carry the sign and the factor 2.
-    digits : Digits or None
-        Of these rows, for the sieve, where there is one.
     """
 
     filter: Filter
@@ -147,7 +145,6 @@ class QueryBlock:
     centre: FloatArray
     norms: FloatArray
     rows: Float32Array
-    digits: Digits | None
 
     def __init__(
         self,
@@ -170,8 +167,12 @@ class QueryBlock:
             factor = self.filter.factor(self.norms, self.scale)
             self.rows = scaled(vectors.rows, factor, self.centre)
             self._multiplier = choose_multiplier(self.rows)
-            way = sieve_of(self.rows.shape[1])
-            self.digits = Digits.of(self.rows, way) if way else None
+
+    @cached_property
+    def digits(self) -> Digits | None:
+        """The rows in one digit, for the sieve; None where there is none."""
+        way = sieve_of(self.rows.shape[1])
+        return Digits.of(self.rows, way) if way else None
 
     @property
     def centred(self) -> bool:
