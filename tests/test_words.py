@@ -103,6 +103,40 @@ def test_rows_of_unknown_length_are_multiplied_by_blas() -> None:
     assert np.array_equal(product.roundings, blas_product(rows, rows, memory).roundings)
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_of_unknown_length_and_zeros_are_no_numbers_to_warn_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "words")
+    q = both_sides("normal", 64)[0]
+    q[3] *= np.float32(1e-14)
+    zeros = np.zeros((5, 64), np.float32)
+    for queries, items in ((q, zeros), (zeros, q), (q, zeros[:0])):
+        memory = np.empty(word_bytes(*items.shape), np.uint8)
+        vectors = has_vnni() or None
+        words = Words.of_queries(queries, vectors)
+        assert not word_product(queries, words, vectors, items, memory).coarse
+        assert words.told == (queries is zeros)
+
+
+def test_doubts_that_no_product_left_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "words")
+    q, g = both_sides("normal", 64)
+    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
+    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
+    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+    (tile,) = columns.tiles(45, np.empty(4 * 45 * 70, np.uint8), None)
+    pairs = np.repeat(np.arange(45), 70), np.tile(np.arange(70), 45)
+    exact = tile.resolve(*pairs)
+    assert not queries.narrow.any()
+    assert tile.closer is not None
+    values = tile.closer.estimates(*pairs)
+    assert queries.narrow.all()
+    level = tile.levels(np.arange(45), 70 * np.arange(46), exact).tied
+    assert np.all(np.abs(values - level) <= tile.closer.band[pairs[0]])
+    assert tile.closer.band.max() < tile.band.min() / 10
+
+
 def test_queries_that_words_leave_in_doubt_are_multiplied_by_blas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,7 +156,7 @@ def test_queries_that_words_leave_in_doubt_are_multiplied_by_blas(
         return found
 
     assert tiles() == [(list(range(45)), True, True)]
-    few, many = np.repeat(4, 70 // 16), np.repeat(9, 70 // 16 + 1)
+    few, many = np.repeat(4, 16), np.repeat(9, 17)
     queries.note_doubts(np.concatenate([few, many]), 70)
     rest = [query for query in range(45) if query != 9]
     assert tiles() == [(rest, True, False), ([9], False, True)]

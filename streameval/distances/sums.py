@@ -164,7 +164,10 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 
 @compiled
 def _together(a, i, first, columns):  # type: ignore[no-untyped-def]
-    """Return up to which pair, from one on, rows of a stay in the cache; not of too few pairs."""
+    """Return up to which pair, from one on, rows of a stay in the cache.
+
+    Of four pairs a column at least, so that it pays to sort them.
+    """
     rows = max(NEAR_BYTES // max(a.shape[1] * a.itemsize, 1), 1)
     t = min(first + 4 * columns, len(i))
     while t < len(i) and i[t] - i[first] < rows:

@@ -144,7 +144,6 @@ class FilterTile(Tile):
     def resolve(self, query: Indices, column: Indices) -> FloatArray:
         """Return the canonical distances of pairs."""
         queries = self.of.queries
-        queries.note_doubts(query, len(self.columns.item))
         return queries.distance.pairs(queries.vectors, self.of.items, query, column)
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:

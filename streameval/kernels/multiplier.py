@@ -157,7 +157,10 @@ def choose_multiplier(queries: Float32Array) -> Multiplier:
     if rows > FEW_ROWS and product_bytes(rows, width):
         if chosen_way() == "words":
             vectors = True if has_vnni() else None
-            return partial(word_product, queries, Words.of_queries(queries, vectors), vectors)
+            words = Words.of_queries(queries, vectors)
+            if not words.told:
+                return partial(blas_product, queries)
+            return partial(word_product, queries, words, vectors)
         memory, unit = np.empty(product_bytes(rows, width), np.uint8), chosen_unit()
         return partial(digit_product, panels_of(queries, memory, QUERIES, unit), unit)
     return partial(blas_product, queries)
@@ -244,6 +247,14 @@ def product_bytes(rows: int, width: int) -> int:
     if chosen_way() == "words":
         return word_bytes(rows, width)
     return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
+
+
+def taken_bytes(rows: int, width: int) -> int:
+    """Return how much memory copies of queries of a tile take, of which some are multiplied apart.
+
+    Those by words, and those by BLAS.
+    """
+    return word_bytes(rows, width) + 4 * rows * width if chosen_way() == "words" else 0
 
 
 def best_rows() -> int:

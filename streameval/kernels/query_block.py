@@ -8,7 +8,7 @@ of what is multiplied. Each subtraction is rounded once, relative to its result.
 from __future__ import annotations
 
 import math
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
@@ -37,6 +37,7 @@ UNTRIED, MADE = -1, 0  # no product was made; the last was made, and not found t
 SAMPLED = 16  # queries that tell whether rows are alike
 SAME, ALIKE = 2.0**-100, 1 / 16  # what the squares of lengths fall to where a centre is taken off
 DOUBTED = 1 / 16  # of a query's pairs: from there on BLAS is faster than words
+FEWEST = 16  # doubts that say so, of few pairs
 SOON, AGAIN = 4, 16  # one product in so many is made, where none has been of use: at first, later
 
 
@@ -138,6 +139,8 @@ class QueryBlock:
         Of the rows less the centre.
     rows : [m, D] float32
         These rows; they carry the sign and the factor 2.
+    digits : Digits or None
+        Of these rows, for the sieve, where there is one.
     """
 
     filter: Filter
@@ -145,6 +148,7 @@ class QueryBlock:
     centre: FloatArray
     norms: FloatArray
     rows: Float32Array
+    digits: Digits | None
 
     def __init__(
         self,
@@ -167,12 +171,8 @@ class QueryBlock:
             factor = self.filter.factor(self.norms, self.scale)
             self.rows = scaled(vectors.rows, factor, self.centre)
             self._multiplier = choose_multiplier(self.rows)
-
-    @cached_property
-    def digits(self) -> Digits | None:
-        """The rows in one digit, for the sieve; None where there is none."""
-        way = sieve_of(self.rows.shape[1])
-        return Digits.of(self.rows, way) if way else None
+            way = sieve_of(self.rows.shape[1])
+            self.digits = Digits.of(self.rows, way) if way else None
 
     @property
     def centred(self) -> bool:
@@ -198,7 +198,8 @@ class QueryBlock:
 
     def note_doubts(self, query: Indices, columns: int) -> None:
         """Note of which queries too many pairs with so many columns are in doubt."""
-        self.narrow |= np.bincount(query, minlength=len(self.narrow)) > DOUBTED * columns
+        doubts = np.bincount(query, minlength=len(self.narrow))
+        self.narrow |= doubts > max(DOUBTED * columns, FEWEST)
 
     def exact(self, query: IntArray, items: Vectors, out: FloatArray | None = None) -> FloatArray:
         """Return the canonical distances of some queries, [q, n] float64."""

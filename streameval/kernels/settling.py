@@ -28,7 +28,7 @@ class Closer(Protocol):
     band: FloatArray
 
     def estimates(self, query: Indices, column: Indices) -> Float32Array:
-        """Return the values of listed pairs, [p]."""
+        """Return the values of pairs in doubt, [p]; note of which queries they are many."""
 
 
 @compiled(inline="always")
@@ -75,7 +75,7 @@ def place_estimates(  # type: ignore[no-untyped-def]
     counts : Counts
         Added to.
     doubts, filled : Doubts, int
-        Of 2p more pairs, or `listed` and 0; appended to.
+        Of p more pairs, or `listed` and 0; appended to.
 
     Returns
     -------

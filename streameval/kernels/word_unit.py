@@ -21,21 +21,20 @@ from streameval.kernels.plain_unit import pointer
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 SLICE = 32  # columns whose products are added up without rounding
-LANES = 16  # sums in a register
-ITEMS = 16  # gallery rows of a panel
+LANES = 16  # sums in a register, rows that are packed together
+ITEMS = LANES  # gallery rows of a panel
 COLUMNS = 32  # packed together: a register of words
 TOGETHER = 12  # queries: their sums with a panel, of words and of slices, fill the registers
 PAIR = 4 * ITEMS  # bytes of two columns of a panel
 
-_floats, _whole, _halves = vector(FLOAT, LANES), vector(I32, LANES), range(ITEMS // LANES)
-_numbers = vector(I64, LANES, list(range(LANES)))
+_floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
 
 
 @instruction("ana")
 def measure(builder, row, width, out):  # type: ignore[no-untyped-def]
-    """Write three float32 of a row: the greatest sum of squares of a slice, that of all, and |x|.
+    """Write three float32 of a row.
 
-    The last is the greatest magnitude of a number.
+    The greatest sum of squares of a slice, the sum of all squares, and the greatest magnitude.
     """
     kind, numbers = vector(FLOAT, SLICE), builder.bitcast(row, FLOAT.as_pointer())
     totals = [alloca(builder, FLOAT(0.0)), alloca(builder, FLOAT(0.0))]
@@ -89,29 +88,24 @@ def pack_words(builder, rows, stride, scales, target, apart, across, squares):  
 
 
 def _slice_multiplier(
-    builder: Any, queries: Any, stride: Any, panel: Any, totals: list[list[Any]]
+    builder: Any, queries: Any, stride: Any, panel: Any, totals: list[Any]
 ) -> Any:
     """Return what writes the sums of a slice, by its number."""
 
     def multiply(number: Any) -> None:
-        for total in (total for own in totals for total in own):
+        for total in totals:
             builder.store(vector(I32, LANES, 0), total)
         first = at_offset(builder, panel, builder.mul(number, I64(SLICE // 2 * PAIR)))
         left = at_offset(builder, queries, builder.mul(number, I64(2 * SLICE)))
         with llvm.rolled(builder, I64(SLICE // 2)) as loop:
-            pairs = at_offset(builder, first, builder.mul(loop.index, I64(PAIR)))
-            items = [
-                builder.load(at_offset(builder, pairs, LINE_BYTES * half, _whole))
-                for half in _halves
-            ]
+            pairs = at_offset(builder, first, builder.mul(loop.index, I64(PAIR)), _whole)
+            items = builder.load(pairs)
             place = at_offset(builder, left, builder.mul(loop.index, I64(4)))
-            for query, own in enumerate(totals):
+            for query, total in enumerate(totals):
                 address = at_offset(builder, place, builder.mul(stride, I64(query)), I32)
-                pair = spread(builder, builder.load(address), LANES)
-                for half, total in enumerate(own):
-                    given = builder.load(total), pair, items[half]
-                    name = "llvm.x86.avx512.vpdpwssd.512"
-                    builder.store(call(builder, name, *given, returns=_whole), total)
+                given = builder.load(total), spread(builder, builder.load(address), LANES), items
+                name = "llvm.x86.avx512.vpdpwssd.512"
+                builder.store(call(builder, name, *given, returns=_whole), total)
 
     return multiply
 
@@ -125,40 +119,31 @@ def multiply_words(  # type: ignore[no-untyped-def]
     All but `stride`, `slices`, `apart`, `rows` and `columns` are addresses.
     """
     totals, sums = (
-        [[alloca(builder, vector(kind, LANES, 0)) for _ in _halves] for _ in range(TOGETHER)]
-        for kind in (I32, FLOAT)
+        [alloca(builder, vector(kind, LANES, 0)) for _ in range(TOGETHER)] for kind in (I32, FLOAT)
     )
     multiply = _slice_multiplier(builder, queries, stride, panel, totals)
-    for total in (total for own in sums for total in own):
+    for total in sums:
         builder.store(vector(FLOAT, LANES, 0.0), total)
     with cgutils.for_range(builder, slices) as loop:
         multiply(loop.index)
-        for query in range(TOGETHER):
-            for half in _halves:
-                value = builder.sitofp(builder.load(totals[query][half]), _floats)
-                total = sums[query][half]
-                builder.store(builder.fadd(builder.load(total), value), total)
-    whole = builder.icmp_signed("==", columns, I64(ITEMS))
-    scales = [
-        builder.load(at_offset(builder, by_item, LINE_BYTES * half, _floats), align=4)
-        for half in _halves
-    ]
-    for query in range(TOGETHER):
+        for whole, total in zip(totals, sums, strict=True):
+            value = builder.sitofp(builder.load(whole), _floats)
+            builder.store(builder.fadd(builder.load(total), value), total)
+    every = builder.icmp_signed("==", columns, I64(ITEMS))
+    numbers = vector(I64, LANES, list(range(LANES)))
+    there = builder.icmp_signed("<", numbers, spread(builder, columns, LANES))
+    scales = builder.load(at_offset(builder, by_item, 0, _floats), align=4)
+    for query, total in enumerate(sums):
         with builder.if_then(builder.icmp_signed("<", I64(query), rows)):
             scale = builder.load(at_offset(builder, by_query, 4 * query, FLOAT), align=4)
-            row = at_offset(builder, out, builder.mul(apart, I64(query)))
-            for half in _halves:
-                value = builder.fmul(builder.load(sums[query][half]), scales[half])
-                value = builder.fmul(value, spread(builder, scale, LANES))
-                target = at_offset(builder, row, LINE_BYTES * half, _floats)
-                with builder.if_else(whole, likely=True) as (every, some):
-                    with every:
-                        builder.store(value, target, align=4)
-                    with some:
-                        left = builder.sub(columns, I64(LANES * half))
-                        mask = builder.icmp_signed("<", _numbers, spread(builder, left, LANES))
-                        numbers = builder.bitcast(row, FLOAT.as_pointer())
-                        llvm.store(builder, value, numbers, I64(LANES * half), mask)
+            value = builder.fmul(builder.load(total), scales)
+            value = builder.fmul(value, spread(builder, scale, LANES))
+            row = at_offset(builder, out, builder.mul(apart, I64(query)), FLOAT)
+            with builder.if_else(every, likely=True) as (all_there, some):
+                with all_there:
+                    builder.store(value, builder.bitcast(row, _floats.as_pointer()), align=4)
+                with some:
+                    llvm.store(builder, value, row, I64(0), there)
 
 
 @compiled

@@ -2,15 +2,15 @@
 
 An instruction adds up the products of 32 pairs of words in 16 sums of 32 bits, in the time of 16
 products of float32. A row x is taken as c X, with X whole numbers that are so small that the sum of
-any *slice* of 64 columns fits in 32 bits: no slice of X is longer than 46,304 (Cauchy and Schwarz).
+any *slice* of 32 columns fits in 32 bits: no slice of X is longer than 46,303 (Cauchy and Schwarz).
 So the sum of a slice is without error; sums of slices are added up in float32.
 
     x·y  =  c d Σ X_s·Y_s  +  error
 
-The error is known from the rows, as of `panels`. It is some four times that of a float32 sum of 512
-columns, and hardly depends on the width; a product takes little more than half as long.
+The error is known from the rows, as of `panels`. It is some three times that of a float32 sum of
+512 columns, and depends little on the width; a product takes half as long.
 
-*Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
+*Panels* hold 16 gallery rows, two columns of each and two more: [D / 2, 16, 2] int16. Queries are
 rows. Both are of whole slices, of zeros beyond the columns that there are.
 """
 
@@ -39,7 +39,7 @@ from streameval.kernels.word_unit import (
 )
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
-LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 64
+LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 32
 MOST = 32_767.0
 NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
 
@@ -64,6 +64,11 @@ class Words(NamedTuple):
     scale: Float32Array
     lost: FloatArray
 
+    @property
+    def told(self) -> bool:
+        """Whether all bounds are finite."""
+        return bool(np.isfinite(self.lost).all())
+
     @classmethod
     def of_queries(cls, rows: Float32Array, vectors: Vectors) -> Words:
         """Return the words of finite rows, [m, D]."""
@@ -82,8 +87,11 @@ class Words(NamedTuple):
 
         u is 2⁻²⁴. With e and f the bounds of both rows, what the words leave out is at most
         e + f + e f; and each sum of a slice is rounded once, added to others, and scaled twice.
+        +inf of all where a norm is too small to tell.
         """
         e, f = self.lost, float(items.lost.max(initial=0.0))
+        if not (self.told and items.told):
+            return np.full(len(e), np.inf)
         rounded = 1.01 * (padded(width) // SLICE + 3) * (1 + e) * (1 + f)
         bounds: FloatArray = (e + f + e * f) * 2.0**24 + rounded
         return bounds

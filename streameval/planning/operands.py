@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streameval.kernels.multiplier import item_bytes, query_bytes, slice_bytes
+from streameval.kernels.multiplier import item_bytes, query_bytes, slice_bytes, taken_bytes
 from streameval.kernels.tiles import FINE_QUERIES
 from streameval.planning.problem import Data, Holders
 
@@ -30,13 +30,21 @@ def operand_parts(data: Data, threads: int, operands: int, cut: Sizes, classes: 
         "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
         "tiles": threads
-        * (tile + item_bytes(cut.items, data.width) + slice_bytes(cut.rows, cut.items, data.width)),
+        * (
+            tile
+            + item_bytes(cut.items, data.width)
+            + slice_bytes(cut.rows, cut.items, data.width)
+            + taken_bytes(cut.rows, data.width)
+        ),
     }
 
 
 def fine_bytes(data: Data, classes: int = 0) -> int:
-    """Return the bytes of a column of finer tiles, where a model has collapsed."""
-    return 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
+    """Return the bytes of a column of finer tiles, where a model has collapsed.
+
+    Values in float32 and float64, and those that are taken out of the tile before.
+    """
+    return 8 * (data.width + 3 * FINE_QUERIES + max(classes, 1)) + 64
 
 
 def gallery_row_bytes(data: Data) -> int:
