@@ -25,6 +25,7 @@ from support.kernels import (
     blas_product,
     choose_multiplier,
     chosen_unit,
+    chosen_vectors,
     chosen_way,
     description,
     digit_product,
@@ -51,7 +52,7 @@ def multiplied(queries: Float32, gallery: Float32) -> Product:
     """Return products by the way under test; of few rows, too."""
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     if chosen_way() == "words":
-        vectors = has_vnni() or None
+        vectors = chosen_vectors()
         words = Words.of_queries(queries, vectors)
         return word_product(queries, words, vectors, gallery, memory)
     if chosen_way() != "blas":

@@ -16,6 +16,7 @@ from support.kernels import (
     QueryBlock,
     Words,
     blas_product,
+    chosen_vectors,
     has_vnni,
     item_bytes,
     multiply_words_of,
@@ -94,13 +95,21 @@ def test_sums_of_slices_are_added_up_one_after_the_other(vectors: Any, width: in
 def test_rows_of_unknown_length_are_multiplied_by_blas() -> None:
     rows = both_sides("normal", 40)[0]
     rows[3] *= np.float32(1e-14)
-    vectors = has_vnni() or None
+    vectors = chosen_vectors()
     words = Words.of_queries(rows, vectors)
     assert np.array_equal(np.isinf(words.lost), np.arange(45) == 3)
     memory = np.empty(word_bytes(*rows.shape), np.uint8)
     product = word_product(rows, words, vectors, rows, memory)
     assert not product.coarse
     assert np.array_equal(product.roundings, blas_product(rows, rows, memory).roundings)
+
+
+def columns_of_words() -> tuple[FeatureColumns, QueryBlock]:
+    """Return 70 gallery rows against a block of 45 queries."""
+    q, g = both_sides("normal", 64)
+    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
+    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
+    return FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory), queries
 
 
 @pytest.mark.filterwarnings("error")
@@ -113,7 +122,7 @@ def test_rows_of_unknown_length_and_zeros_are_no_numbers_to_warn_of(
     zeros = np.zeros((5, 64), np.float32)
     for queries, items in ((q, zeros), (zeros, q), (q, zeros[:0])):
         memory = np.empty(word_bytes(*items.shape), np.uint8)
-        vectors = has_vnni() or None
+        vectors = chosen_vectors()
         words = Words.of_queries(queries, vectors)
         assert not word_product(queries, words, vectors, items, memory).coarse
         assert words.told == (queries is zeros)
@@ -121,10 +130,7 @@ def test_rows_of_unknown_length_and_zeros_are_no_numbers_to_warn_of(
 
 def test_doubts_that_no_product_left_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "words")
-    q, g = both_sides("normal", 64)
-    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
-    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
-    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+    columns, queries = columns_of_words()
     (tile,) = columns.tiles(45, np.empty(4 * 45 * 70, np.uint8), None)
     pairs = np.repeat(np.arange(45), 70), np.tile(np.arange(70), 45)
     exact = tile.resolve(*pairs)
@@ -137,14 +143,21 @@ def test_doubts_that_no_product_left_are_not_noted(monkeypatch: pytest.MonkeyPat
     assert tile.closer.band.max() < tile.band.min() / 10
 
 
+@pytest.mark.parametrize("product", ["digits", "blas"], indirect=True)
+@pytest.mark.usefixtures("product")
+def test_doubts_of_products_that_are_not_coarse_are_not_noted() -> None:
+    columns, queries = columns_of_words()
+    queries.note_doubts(np.repeat(np.arange(45), 70), 70)
+    assert not queries.narrow.any()
+    (tile,) = columns.tiles(45, np.empty(4 * 45 * 70, np.uint8), None)
+    assert tile.last
+
+
 def test_queries_that_words_leave_in_doubt_are_multiplied_by_blas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "words")
-    q, g = both_sides("normal", 64)
-    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
-    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
-    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+    columns, queries = columns_of_words()
 
     def tiles() -> list[tuple[list[int], bool, bool]]:
         """Return the queries of each tile, whether it is of words, and the last."""
@@ -166,10 +179,7 @@ def test_a_row_that_words_leave_in_doubt_has_a_finer_tile_by_blas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "words")
-    q, g = both_sides("normal", 64)
-    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(45, np.int64))
-    memory, out = np.empty(item_bytes(*g.shape), np.uint8), np.zeros((1, 70), np.float32)
-    columns = FeatureColumns(queries, Vectors.of(g), np.arange(70), out, memory)
+    columns, queries = columns_of_words()
     (tile,) = columns.tiles(45, np.empty(4 * 45 * 70, np.uint8), None)
     tile.values[4, 11] = np.inf
     (finer,) = tile.finer(np.array([4, 30]))

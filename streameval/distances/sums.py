@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
@@ -30,6 +31,7 @@ FLOAT_LANES = 64  # of sums that are not canonical
 _DOUBLES = llvm.vector(llvm.DOUBLE, LANES)
 
 PRODUCT, SQUARED_DIFFERENCE, ABSOLUTE_DIFFERENCE = 0, 1, 2
+FLOAT_PRODUCT = None  # not canonical
 NEAR_BYTES = 1 << 22  # of rows that are used again, with columns as they come, while in a cache
 L1_ELEMENTS = 1 << 12  # float64 that are used again while they are in L1
 
@@ -81,8 +83,9 @@ def _absolute(builder: Any, value: Any) -> Any:
 def _lane_sum(term: Callable[[Any, Any, Any], Any], lanes: Any = _DOUBLES) -> Any:
     """Return an intrinsic that sums a term over the elements of rows a[i] and b[k].
 
-    Rows of float32 become float64 in lanes of these.
+    Rows become what lanes hold: float64, or float32 of sums that are not canonical.
     """
+    change = ir.IRBuilder.fpext if lanes.element == llvm.DOUBLE else ir.IRBuilder.fptrunc
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
@@ -92,7 +95,9 @@ def _lane_sum(term: Callable[[Any, Any, Any], Any], lanes: Any = _DOUBLES) -> An
 
         def add(start: Any, mask: Any) -> None:
             sides = [llvm.load(builder, lanes.count, row, start, mask) for row in (first, second)]
-            numbers = [side if side.type == lanes else builder.fpext(side, lanes) for side in sides]
+            numbers = [
+                side if side.type == lanes else change(builder, side, lanes) for side in sides
+            ]
             builder.store(builder.fadd(builder.load(total), term(builder, *numbers)), total)
 
         llvm.for_blocks(builder, width, lanes.count, add)
@@ -199,12 +204,13 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    term : int
-        PRODUCT, SQUARED_DIFFERENCE or ABSOLUTE_DIFFERENCE.
+    term : int or None
+        PRODUCT, SQUARED_DIFFERENCE or ABSOLUTE_DIFFERENCE; or FLOAT_PRODUCT, of float32 rows in
+        float32, which passes D / 64 + 8 roundings.
     a, b : [m, D], [n, D] float32 or float64
     i, k : [p] integers
         Pair t is a[i[t]] with b[k[t]].
-    out : [p] float64, written
+    out : [p] float64, or float32 of FLOAT_PRODUCT; written
     """
     first = 0
     while first < len(k):
@@ -213,24 +219,10 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         first, place = stop, 0
         for column in range(b.shape[0]):
             while place < end[column]:
-                out[order[place]] = _sum(term, a, row[place], b, column)
-                place += 1
-
-
-@compiled
-def float_products(a, b, i, k, out):  # type: ignore[no-untyped-def]
-    """Write float32 products of listed pairs of float32 rows; as `pair_sums` otherwise.
-
-    A product of D columns passes D / 64 + 8 roundings.
-    """
-    first = 0
-    while first < len(k):
-        stop = _together(a, i, first, b.shape[0])
-        order, row, end = _by_column(i, k, first, stop, b.shape[0])
-        first, place = stop, 0
-        for column in range(b.shape[0]):
-            while place < end[column]:
-                out[order[place]] = _float_product(a, row[place], b, column)
+                if term is None:
+                    out[order[place]] = _float_product(a, row[place], b, column)
+                else:
+                    out[order[place]] = _sum(term, a, row[place], b, column)
                 place += 1
 
 

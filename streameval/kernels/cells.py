@@ -19,8 +19,7 @@ from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.kernels.grids import ABOVE, LAST
 
-BLOCK = 32
-BITS = 32  # of a number
+BLOCK = 32  # values at a time; a bit each makes a number
 
 _tuple: Any = types.Tuple
 
@@ -149,14 +148,14 @@ def bits_up_to(typing_context, row, start, most):  # type: ignore[no-untyped-def
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         array = context.make_array(signature.args[0])(context, builder, args[0])
-        places = llvm.spread(builder, args[1], BITS)
-        numbers = llvm.vector(llvm.I64, BITS, list(range(BITS)))
-        size = llvm.spread(builder, builder.extract_value(array.shape, 0), BITS)
+        places = llvm.spread(builder, args[1], BLOCK)
+        numbers = llvm.vector(llvm.I64, BLOCK, list(range(BLOCK)))
+        size = llvm.spread(builder, builder.extract_value(array.shape, 0), BLOCK)
         mask = builder.icmp_signed("<", builder.add(places, numbers), size)
-        values = llvm.load(builder, BITS, array.data, args[1], mask)
-        limit = llvm.spread(builder, args[2], BITS)
+        values = llvm.load(builder, BLOCK, array.data, args[1], mask)
+        limit = llvm.spread(builder, args[2], BLOCK)
         if kind == llvm.FLOAT:
-            values = builder.fpext(values, llvm.vector(llvm.DOUBLE, BITS))
+            values = builder.fpext(values, llvm.vector(llvm.DOUBLE, BLOCK))
         within = builder.and_(builder.fcmp_ordered("<=", values, limit), mask)
         return builder.bitcast(within, llvm.I32)
 

@@ -1,8 +1,8 @@
 """Counting of ranks and thresholds: the negatives in every slot between the edges of a query.
 
-`count_tile` counts the values of a tile that lie clear of every edge, and puts the others on a
-list of `Doubts`, which `settling` counts. Values that are exact
-are counted at once. Rows of which most values are in doubt are left to finer tiles.
+`count_tile` counts the values of a tile that lie clear of every edge, and puts the others on a list
+of `Doubts`, which `settling` counts. Values that are exact are counted at once. Rows of which most
+values are in doubt are left to finer tiles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.distances.llvm import trailing_zeros
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
-from streameval.kernels.cells import BITS, bin_row, bits_up_to, least_of, quantise
+from streameval.kernels.cells import BLOCK, bin_row, bits_up_to, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots
 from streameval.kernels.grids import (
     CELLS,
@@ -163,7 +163,7 @@ class RankCounter:
         """Count the doubts so far; they are of one set of columns."""
         closer = tile.closer if self._filled else None
         if closer is not None:
-            values = closer.estimates(*(column[: self._filled] for column in self._doubts[:2]))
+            values = self._doubts.estimates(closer, self._filled)
             _, levels = self._table.rows(tile)
             every, nearest = np.arange(len(closer.band) + 1), self.counts.nearest
             reach = tile.levels(every[:-1], every, nearest).tied + closer.band
@@ -279,7 +279,7 @@ def _list_up_to(values, most, query, left, doubts, filled):  # type: ignore[no-u
     """
     queries, columns, edges = doubts
     most = min(most, greatest_finite(values))
-    for start in range(0, len(values), BITS):
+    for start in range(0, len(values), BLOCK):
         bits = bits_up_to(values, start, most)
         while bits != 0:
             queries[filled], edges[filled] = query, NEAREST

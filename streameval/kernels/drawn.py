@@ -141,7 +141,7 @@ class DrawnCounter:
         row[tile.query] = np.arange(len(tile.query))
         closer = tile.closer
         if closer is not None:
-            values = closer.estimates(*(one[:filled] for one in self._doubts[:2]))
+            values = self._doubts.estimates(closer, filled)
             levels = self._table.rows(tile)[1], closer.band
             own = row, self.edges.indptr, *levels, self._doubts, places
             filled = settle_estimates(values, *own)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.distances.sums import FLOAT_LANES, Vectors, float_products
+from streameval.distances.sums import FLOAT_LANES, FLOAT_PRODUCT, Vectors, pair_sums
 from streameval.kernels.query_block import QueryBlock
 from streameval.kernels.settling import Closer
 from streameval.kernels.tiles import FINE_QUERIES, Columns, Levels, Tile
@@ -227,7 +227,7 @@ class PairColumns(FilterColumns):
     def products(self, query: Indices, column: Indices) -> Float32Array:
         """Return float32 products of pairs, weighted and offset."""
         out, columns = np.empty(len(query), np.float32), self.columns
-        float_products(self.queries.rows, self._rows, query, column, out)
+        pair_sums(FLOAT_PRODUCT, self.queries.rows, self._rows, query, column, out)
         _weigh(out, query, column, columns.weight, self.queries.offset_row, columns.offset)
         return out
 

@@ -40,7 +40,7 @@ from streameval.kernels.sieve import (
     digit_bytes,
     panel_bytes,
 )
-from streameval.kernels.words import Vectors, Words, multiply_words_of, word_bytes
+from streameval.kernels.words import Native, Words, multiply_words_of, word_bytes
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
@@ -137,7 +137,7 @@ def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: Byte
 
 
 def word_product(
-    queries: Float32Array, words: Words, vectors: Vectors, items: Float32Array, memory: ByteArray
+    queries: Float32Array, words: Words, vectors: Native, items: Float32Array, memory: ByteArray
 ) -> Product:
     """Return products of words; of rows whose norm is too small to tell, those by BLAS."""
     panels, width = Words.of_items(items, memory, vectors), items.shape[1]
@@ -156,7 +156,7 @@ def choose_multiplier(queries: Float32Array) -> Multiplier:
     rows, width = queries.shape
     if rows > FEW_ROWS and product_bytes(rows, width):
         if chosen_way() == "words":
-            vectors = True if has_vnni() else None
+            vectors = chosen_vectors()
             words = Words.of_queries(queries, vectors)
             if not words.told:
                 return partial(blas_product, queries)
@@ -169,8 +169,8 @@ def choose_multiplier(queries: Float32Array) -> Multiplier:
 def chosen_way() -> str:
     """Return what multiplies: the matrix unit, or words, where there are the instructions; or BLAS.
 
-    ``digits`` are the matrix unit's products in plain loops: the same bits, slowly, anywhere. So
-    are ``words``, where there are no instructions for them.
+    ``digits`` are the matrix unit's products in plain loops: the same bits, slowly, anywhere.
+    ``words`` are multiplied in plain loops where there are no instructions for them.
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted == "auto":
@@ -183,6 +183,16 @@ def chosen_way() -> str:
 def chosen_unit() -> Unit:
     """Return the matrix unit that multiplies digits; None of plain loops."""
     return configuration() if chosen_way() == "unit" else None
+
+
+def chosen_vectors() -> Native:
+    """Return whether words are multiplied by vectors; None of plain loops."""
+    return has_vnni() or None
+
+
+def is_coarse() -> bool:
+    """Tell whether products by BLAS may be closer than those of the multiplier that is chosen."""
+    return chosen_way() == "words"
 
 
 def chosen_sieve() -> Way | None:

@@ -20,6 +20,7 @@ from streameval.kernels.multiplier import (
     Product,
     blas_product,
     choose_multiplier,
+    is_coarse,
     sieve_of,
 )
 from streameval.kernels.sieve import Digits
@@ -170,7 +171,7 @@ class QueryBlock:
             self.scale = 1.0 if self.filter.normalised else power_of_two(longest)
             factor = self.filter.factor(self.norms, self.scale)
             self.rows = scaled(vectors.rows, factor, self.centre)
-            self._multiplier = choose_multiplier(self.rows)
+            self._multiplier, self._coarse = choose_multiplier(self.rows), is_coarse()
             way = sieve_of(self.rows.shape[1])
             self.digits = Digits.of(self.rows, way) if way else None
 
@@ -197,7 +198,9 @@ class QueryBlock:
         return make(items, memory)
 
     def note_doubts(self, query: Indices, columns: int) -> None:
-        """Note of which queries too many pairs with so many columns are in doubt."""
+        """Note of which queries coarse products leave too many pairs in doubt."""
+        if not self._coarse:
+            return
         doubts = np.bincount(query, minlength=len(self.narrow))
         self.narrow |= doubts > max(DOUBTED * columns, FEWEST)
 

@@ -230,6 +230,10 @@ class Doubts(NamedTuple):
         """Return a list that holds at least `needed` pairs, and `least` if there is a new one."""
         return self if len(self.query) >= needed else Doubts.of(max(needed, least))
 
+    def estimates(self, closer: Closer, filled: int) -> Float32Array:
+        """Return closer values of the first pairs."""
+        return closer.estimates(self.query[:filled], self.column[:filled])
+
     def resolve(self, tile: Tile, filled: int) -> FloatArray:
         """Return the canonical distances of the first pairs."""
         return tile.resolve(self.query[:filled], self.column[:filled])

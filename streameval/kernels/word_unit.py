@@ -87,29 +87,6 @@ def pack_words(builder, rows, stride, scales, target, apart, across, squares):  
                     builder.store(words, address, align=LINE_BYTES)
 
 
-def _slice_multiplier(
-    builder: Any, queries: Any, stride: Any, panel: Any, totals: list[Any]
-) -> Any:
-    """Return what writes the sums of a slice, by its number."""
-
-    def multiply(number: Any) -> None:
-        for total in totals:
-            builder.store(vector(I32, LANES, 0), total)
-        first = at_offset(builder, panel, builder.mul(number, I64(SLICE // 2 * PAIR)))
-        left = at_offset(builder, queries, builder.mul(number, I64(2 * SLICE)))
-        with llvm.rolled(builder, I64(SLICE // 2)) as loop:
-            pairs = at_offset(builder, first, builder.mul(loop.index, I64(PAIR)), _whole)
-            items = builder.load(pairs)
-            place = at_offset(builder, left, builder.mul(loop.index, I64(4)))
-            for query, total in enumerate(totals):
-                address = at_offset(builder, place, builder.mul(stride, I64(query)), I32)
-                given = builder.load(total), spread(builder, builder.load(address), LANES), items
-                name = "llvm.x86.avx512.vpdpwssd.512"
-                builder.store(call(builder, name, *given, returns=_whole), total)
-
-    return multiply
-
-
 @instruction("anananaann")
 def multiply_words(  # type: ignore[no-untyped-def]
     builder, queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
@@ -121,11 +98,22 @@ def multiply_words(  # type: ignore[no-untyped-def]
     totals, sums = (
         [alloca(builder, vector(kind, LANES, 0)) for _ in range(TOGETHER)] for kind in (I32, FLOAT)
     )
-    multiply = _slice_multiplier(builder, queries, stride, panel, totals)
     for total in sums:
         builder.store(vector(FLOAT, LANES, 0.0), total)
     with cgutils.for_range(builder, slices) as loop:
-        multiply(loop.index)
+        for total in totals:
+            builder.store(vector(I32, LANES, 0), total)
+        first = at_offset(builder, panel, builder.mul(loop.index, I64(SLICE // 2 * PAIR)))
+        left = at_offset(builder, queries, builder.mul(loop.index, I64(2 * SLICE)))
+        with llvm.rolled(builder, I64(SLICE // 2)) as inner:
+            pairs = at_offset(builder, first, builder.mul(inner.index, I64(PAIR)), _whole)
+            items = builder.load(pairs)
+            place = at_offset(builder, left, builder.mul(inner.index, I64(4)))
+            for query, total in enumerate(totals):
+                address = at_offset(builder, place, builder.mul(stride, I64(query)), I32)
+                given = builder.load(total), spread(builder, builder.load(address), LANES), items
+                name = "llvm.x86.avx512.vpdpwssd.512"
+                builder.store(call(builder, name, *given, returns=_whole), total)
         for whole, total in zip(totals, sums, strict=True):
             value = builder.sitofp(builder.load(whole), _floats)
             builder.store(builder.fadd(builder.load(total), value), total)

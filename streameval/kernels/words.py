@@ -43,7 +43,7 @@ LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of 
 MOST = 32_767.0
 NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
 
-Vectors = bool | None
+Native = bool | None
 """Whether there are the instructions; else None, of plain loops."""
 
 
@@ -70,14 +70,14 @@ class Words(NamedTuple):
         return bool(np.isfinite(self.lost).all())
 
     @classmethod
-    def of_queries(cls, rows: Float32Array, vectors: Vectors) -> Words:
+    def of_queries(cls, rows: Float32Array, vectors: Native) -> Words:
         """Return the words of finite rows, [m, D]."""
         memory = np.zeros(word_bytes(*rows.shape), np.uint8)
         words = memory[-memory.ctypes.data % LINE_BYTES :]
         return cls(words, *_packed(rows, words, vectors, panel=1))
 
     @classmethod
-    def of_items(cls, rows: Float32Array, memory: ByteArray, vectors: Vectors) -> Words:
+    def of_items(cls, rows: Float32Array, memory: ByteArray, vectors: Native) -> Words:
         """Return the panels of finite rows, [n, D], written to memory."""
         words = memory[-memory.ctypes.data % LINE_BYTES :]
         return cls(words, *_packed(rows, words, vectors, panel=ITEMS))
@@ -117,7 +117,7 @@ def multiply_words_of(
     query: IntArray,
     items: Words,
     width: int,
-    vectors: Vectors,
+    vectors: Native,
     out: Float32Array,
 ) -> None:
     """Write the products of some queries, ascending, with gallery rows, [m, n] in C order."""
@@ -134,18 +134,19 @@ def multiply_words_of(
 
 
 def _packed(
-    rows: Float32Array, words: ByteArray, vectors: Vectors, panel: int
+    rows: Float32Array, words: ByteArray, vectors: Native, panel: int
 ) -> tuple[Float32Array, FloatArray]:
     """Write rows in words; return what each is to be multiplied by, and what it has lost."""
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     lost = np.zeros(len(rows))
-    _pack(rows, words, scale, lost, panel > 1, vectors)
+    _pack(rows, words, 2 * padded(rows.shape[1]), scale, lost, panel > 1, vectors)
     return scale, lost
 
 
 @compiled
-def _pack(rows, words, scale, lost, across, vectors):  # type: ignore[no-untyped-def]
-    (n, width), size = rows.shape, 2 * (-(-rows.shape[1] // SLICE) * SLICE)
+def _pack(rows, words, size, scale, lost, across, vectors):  # type: ignore[no-untyped-def]
+    """Write words; `size` is the bytes of a row, without what is between rows of queries."""
+    n, width = rows.shape
     part, by = np.empty((LANES, COLUMNS), np.float32), np.empty(LANES, np.float32)
     squares, three = np.empty((LANES, COLUMNS), np.float32), np.empty(3, np.float32)
     source, stride, target = rows.ctypes.data, rows.strides[0], words.ctypes.data

@@ -36,6 +36,7 @@ from streameval.kernels.multiplier import blas_kernels as blas_kernels
 from streameval.kernels.multiplier import blas_product as blas_product
 from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
 from streameval.kernels.multiplier import chosen_unit as chosen_unit
+from streameval.kernels.multiplier import chosen_vectors as chosen_vectors
 from streameval.kernels.multiplier import chosen_way as chosen_way
 from streameval.kernels.multiplier import description as description
 from streameval.kernels.multiplier import digit_product as digit_product
@@ -111,6 +112,7 @@ __all__ = [
     "cell_of",
     "choose_multiplier",
     "chosen_unit",
+    "chosen_vectors",
     "chosen_way",
     "description",
     "digit_product",
