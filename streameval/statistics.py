@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from streameval.stretches import cumulated, entries_of, histogram_of
+from streameval.threads import spread
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
@@ -289,7 +290,7 @@ class RankStatistics:
         return RankStatistics(**combined)
 
     @staticmethod
-    def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
+    def stack(parts: Sequence[RankStatistics], threads: int = 1) -> RankStatistics:
         """Stack the statistics of consecutive blocks of queries against one gallery.
 
         Raises ValueError if there are none, or they differ in thresholds, edges or fields.
@@ -299,13 +300,13 @@ class RankStatistics:
         if len(parts) == 1:
             return parts[0]
         counts = np.concatenate([part.positives for part in parts])
-        stacked: dict[str, Any] = {"indptr": cumulated(counts)}
-        for name, layout in FIELDS.items():
-            values = [getattr(part, name) for part in parts]
-            held = all(value is not None for value in values)
-            if held and layout.axes[0] in ("query", "positive"):
-                stacked[name] = np.concatenate(values)
-            elif held and layout.merge == "sum":
+        every = {name: [getattr(part, name) for part in parts] for name in FIELDS}
+        held = [name for name, own in every.items() if all(one is not None for one in own)]
+        rows = [name for name in held if FIELDS[name].axes[0] in ("query", "positive")]
+        joined = spread(np.concatenate, [every.pop(name) for name in rows], threads)
+        stacked = {"indptr": cumulated(counts), **dict(zip(rows, joined, strict=True))}
+        for name, values in every.items():
+            if name in held and FIELDS[name].merge == "sum":
                 stacked[name] = np.sum(values, axis=0)
             elif name not in stacked:
                 for value in values[1:]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from streameval.arrays.array import Array, reading
 from streameval.arrays.identity import entries, identify
 from streameval.arrays.memory import MemoryArray
 from streameval.arrays.npy import Header, NpyArray
+from streameval.threads import spread
 from streameval.typing import AnyArray
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
@@ -71,9 +71,8 @@ def content(array: Array) -> str:
     Of the same shape and dtype, too; in whatever format and chunks they are stored.
     """
     whole, starts, read = _begin(array)
-    with ThreadPoolExecutor(HASHING) as pool:
-        for part in pool.map(lambda start: _hash(read(start)).digest(), starts):
-            whole.update(part)
+    for part in spread(lambda start: _hash(read(start)).digest(), starts, HASHING):
+        whole.update(part)
     return whole.hexdigest()
 
 

@@ -9,6 +9,8 @@ Thresholds are the distances that lie within τ_t = t / 100 of a range.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +18,12 @@ import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.stretches import cumulated
-from streameval.typing import BoolArray, FloatArray, IntArray
+from streameval.threads import spread
+from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 STEPS = 100  # of τ
 SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
+SPREAD = 1 << 16  # positives that are worth a thread
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
@@ -91,17 +95,26 @@ class Positives(NamedTuple):
     item: IntArray
 
     @classmethod
-    def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
+    def sort(
+        cls, indptr: IntArray, distance: FloatArray, item: IntArray, threads: int = 1
+    ) -> Positives:
         """Sort within each query; within a query, `item` is ascending already."""
-        ordered, first = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64)), 0
-        while first < len(indptr) - 1:
-            last = int(np.searchsorted(indptr, indptr[first] + SORTED, side="right")) - 1
-            last = max(last, first + 1)
-            begin, end = indptr[first], indptr[last]
-            order = np.argsort(distance[begin:end])  # of all these queries
-            _distribute(indptr[first : last + 1], distance, item, order, ordered)
-            first = last
+        ordered = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64))
+        shares = np.linspace(0, len(item), max(min(threads, len(item) // SPREAD), 1) + 1)
+        cuts = [*np.searchsorted(indptr, shares[:-1]).tolist(), len(indptr) - 1]
+        spread(partial(ordered._take, distance, item), list(pairwise(cuts)), threads)
         return ordered
+
+    def _take(self, distance: FloatArray, item: IntArray, queries: Span) -> None:
+        """Write the positives of some queries, sorted."""
+        first, end = queries
+        while first < end:
+            last = int(np.searchsorted(self.indptr, self.indptr[first] + SORTED, side="right")) - 1
+            last = min(max(last, first + 1), end)
+            own = slice(self.indptr[first], self.indptr[last])
+            order = np.argsort(distance[own])  # of all these queries
+            _distribute(self.indptr[first : last + 1], distance, item, order, self)
+            first = last
 
     @classmethod
     def none(cls, queries: int) -> Positives:

@@ -47,9 +47,10 @@ def merge_each(one: Several, other: Several) -> Several:
     return tuple(mine.merge(theirs) for mine, theirs in zip(one, other, strict=True))
 
 
-def stack_each(blocks: Iterable[Several]) -> Several:
+def stack_each(blocks: Iterable[Several], session: Session) -> Several:
     """Stack the statistics of each evaluation."""
-    return tuple(RankStatistics.stack(own) for own in zip(*blocks, strict=True))
+    stacked = (RankStatistics.stack(own, session.threads) for own in zip(*blocks, strict=True))
+    return tuple(stacked)
 
 
 by_queries = attrgetter("queries")
@@ -79,7 +80,7 @@ def find_positives(job: Job, session: Session) -> Job:
     distance = listed_distances(job, query, item, session, session.record)[place]
     shares = []
     for share, (indptr, of_view), own in zip(job.shares, positives, pairwise(cuts), strict=True):
-        known = Positives.sort(indptr, distance[slice(*own)], of_view)
+        known = Positives.sort(indptr, distance[slice(*own)], of_view, session.threads)
         check_range(share, known, share.first)
         found = distance[slice(*own)] if job.plan.layout == "rectangles" else None
         shares.append(replace(share, positives=known, found=found))
@@ -136,7 +137,7 @@ def count_all(job: Job, session: Session, refined: int = 0) -> Several:
         work, stage = replace(COUNT, name="refining"), f"refining {refined}"
     kept = session.record.stage(job.stage(stage), job.plan.tasks)
     blocks = session.sums(work, job, kept)
-    return stack_each(blocks.values())
+    return stack_each(blocks.values(), session)
 
 
 def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, Span]:
@@ -246,7 +247,7 @@ def refine(
             count_all(job.counting(_without_positives(job.only, thresholds)), session, number)
             for job in rounds()
         ]
-        (refined,) = stack_each(finer)
+        (refined,) = stack_each(finer, session)
         counted = counted.merge_edges(refined)
     return counted
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,7 @@ from streameval.sources.tiled import (
     open_matrix,
     working_dtype,
 )
+from streameval.threads import spread
 from streameval.typing import (
     AnyArray,
     ByteArray,
@@ -307,25 +309,27 @@ class Features(FeatureSource, TiledSource):
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts whose gallery rows take little memory."""
+        blocks = sorted({task.queries for task in plan.tasks})
+        parts = spread(partial(self._parts_of, plan, query, item), blocks, plan.threads)
+        return list(chain.from_iterable(parts))
+
+    def _parts_of(self, plan: Plan, query: IntArray, item: IntArray, queries: Span) -> list[Chosen]:
+        """Cut the listed pairs of a block of queries."""
         step = max(min(PART_BYTES // (self.width * self.dtype.itemsize), plan.block), 1)
-        parts = []
-        for queries in sorted({task.queries for task in plan.tasks}):
-            begin, end = np.searchsorted(query, queries).tolist()
-            own = query[begin:end] - queries[0], item[begin:end]
-            if self.shape[1] <= end - begin < 1 << 31:
-                order, of_query, rows = by_item(*own, self.shape[1])
-            else:  # counting them would take longer than sorting
-                order = np.argsort(own[1], kind="stable")
-                of_query, rows = own[0][order], own[1][order]
-            for start, stop in self._part_spans(rows, step):
-                part = slice(start, stop)
-                span = int(rows[start]), int(rows[stop - 1]) + 1
-                name = (
-                    f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
-                )
-                where = of_query[part].astype(np.int64), rows[part]
-                chosen = begin + order[part].astype(np.int64)
-                parts.append((chosen, PairPart(queries, span, *where, stop - start, name)))
+        begin, end = np.searchsorted(query, queries).tolist()
+        own, parts = (query[begin:end] - queries[0], item[begin:end]), []
+        if self.shape[1] <= end - begin < 1 << 31:
+            order, of_query, rows = by_item(*own, self.shape[1])
+        else:  # counting them would take longer than sorting
+            order = np.argsort(own[1], kind="stable")
+            of_query, rows = own[0][order], own[1][order]
+        for start, stop in self._part_spans(rows, step):
+            part = slice(start, stop)
+            span = int(rows[start]), int(rows[stop - 1]) + 1
+            name = f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
+            where = of_query[part].astype(np.int64), rows[part]
+            chosen = begin + order[part].astype(np.int64)
+            parts.append((chosen, PairPart(queries, span, *where, stop - start, name)))
         return parts
 
     def _part_spans(self, item: IntArray, step: int) -> list[Span]:
