@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.stretches import cumulated, entries_of, histogram_of
+from streameval.stretches import cumulated, entries_of, histogram_of, joined
 from streameval.threads import spread
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
@@ -299,12 +299,11 @@ class RankStatistics:
             raise ValueError("there are no statistics to stack")
         if len(parts) == 1:
             return parts[0]
-        counts = np.concatenate([part.positives for part in parts])
         every = {name: [getattr(part, name) for part in parts] for name in FIELDS}
-        held = [name for name, own in every.items() if all(one is not None for one in own)]
-        rows = [name for name in held if FIELDS[name].axes[0] in ("query", "positive")]
-        joined = spread(np.concatenate, [every.pop(name) for name in rows], threads)
-        stacked = {"indptr": cumulated(counts), **dict(zip(rows, joined, strict=True))}
+        held = [name for name in every if all(one is not None for one in every[name])]
+        rows = {one: every.pop(one) for one in held if FIELDS[one].axes[0] in ("query", "positive")}
+        counts = np.concatenate([part.positives for part in parts])
+        stacked: dict[str, Any] = {"indptr": cumulated(counts)}
         for name, values in every.items():
             if name in held and FIELDS[name].merge == "sum":
                 stacked[name] = np.sum(values, axis=0)
@@ -312,6 +311,7 @@ class RankStatistics:
                 for value in values[1:]:
                     _check_same(name, values[0], value)
                 stacked[name] = values[0]
+        stacked |= zip(rows, spread(joined, list(rows.values()), threads), strict=True)
         return RankStatistics(**stacked)
 
     def take(self, queries: AnyArray) -> RankStatistics:
@@ -339,9 +339,8 @@ class RankStatistics:
         """Return the histogram of some of the queries and its edges; nothing where it's unknown."""
         if self.group is None or self.group_histogram is None:
             return {}
-        groups = len(self.group_histogram)
-        taken = np.bincount(self.group[queries], minlength=groups)
-        whole = taken == np.bincount(self.group, minlength=groups)
+        taken = np.bincount(self.group[queries], minlength=len(self.group_histogram))
+        whole = taken == np.bincount(self.group, minlength=len(taken))
         if not (whole | (taken == 0)).all() or len(np.unique(queries)) < len(queries):
             return {}
         histogram = self.group_histogram[taken > 0].sum(axis=0)
@@ -373,8 +372,8 @@ class RankStatistics:
             counts, more = getattr(self, name), getattr(other, name)
             if counts is not None and more is not None:
                 within = [np.cumsum(each, axis=-1)[..., :-1] for each in (counts, more)]
-                joined = np.concatenate(within, axis=-1)[..., first]
-                merged[name] = histogram_of(joined, counts.sum(axis=-1))
+                both_within = np.concatenate(within, axis=-1)[..., first]
+                merged[name] = histogram_of(both_within, counts.sum(axis=-1))
         return replace(self, **merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:

@@ -5,6 +5,9 @@ Where stretches begin are counts, cumulated; a histogram is what is left between
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from streameval.typing import AnyArray, IntArray
@@ -45,3 +48,21 @@ def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
     A distance d is in bin ``np.searchsorted(edges, d, side="left")``.
     """
     return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])
+
+
+def joined(parts: Sequence[AnyArray]) -> AnyArray:
+    """Return arrays one after the other, along their first axis.
+
+    Without a copy, where they are parts of one array that follow one another there.
+    """
+    first, whole = parts[0], parts[0].base
+    if not isinstance(whole, np.ndarray) or not (whole.ndim == 1 and whole.flags.c_contiguous):
+        return np.concatenate(parts)
+    begin = (first.ctypes.data - whole.ctypes.data) // whole.itemsize
+    ends = begin + cumulated(list(map(len, parts)))
+    views = [whole[start:stop] for start, stop in pairwise(ends)]
+    same = (
+        one.base is whole and one.__array_interface__ == view.__array_interface__
+        for one, view in zip(parts, views, strict=True)
+    )
+    return whole[begin : ends[-1]] if all(same) else np.concatenate(parts)

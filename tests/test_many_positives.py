@@ -109,9 +109,10 @@ def test_stored_distances_with_many_positives(
     counts=st.lists(st.integers(0, 60), max_size=9),
     together=st.sampled_from([1, 50, 1 << 16]),
     levels=st.sampled_from([1, 5, 10**6]),
+    threads=st.integers(1, 4),
 )
 def test_positives_are_sorted_by_distance_then_by_item(
-    seed: int, counts: list[int], together: int, levels: int
+    seed: int, counts: list[int], together: int, levels: int, threads: int
 ) -> None:
     rng = np.random.default_rng(seed)
     indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
@@ -121,7 +122,8 @@ def test_positives_are_sorted_by_distance_then_by_item(
     distance = rng.integers(0, levels, len(item)) / 7.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.kernels.edges.SORTED", together)
-        found = Positives.sort(indptr, distance, item)
+        patch.setattr("streameval.kernels.edges.SPREAD", 10)
+        found = Positives.sort(indptr, distance, item, threads)
     order = np.lexsort((item, distance, query))
     assert np.array_equal(found.distance, distance[order])
     assert np.array_equal(found.item, item[order])

@@ -233,6 +233,20 @@ def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:
     assert few.bytes_read > plan_of(many, memory=4e9).bytes_read
 
 
+def test_where_positives_are_many_each_thread_takes_its_own_queries() -> None:
+    def cuts(gallery: int, positives: int) -> tuple[int, int]:
+        problem = replace(ordinary(gallery=gallery), pairs=PairSizes(positives, positives))
+        tasks = plan_of(problem, memory=1e12).tasks
+        return len({task.queries for task in tasks}), len({task.gallery for task in tasks})
+
+    assert cuts(100_000, 5_000_000) == (2, 1)
+    assert cuts(100_000, 40_000) == (1, 2)
+    assert cuts(100_000_000, 5_000_000)[0] == 1
+    blocks, shards = cuts(10_000_000, 500_000_000)  # of a task, not too much is lost
+    assert blocks > 2
+    assert shards == 1
+
+
 def test_a_refusal_names_what_takes_the_memory() -> None:
     with pytest.raises(BudgetError) as caught:
         plan_of(ORDINARY, memory=2e8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,18 @@ def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int)
         return statistics_of(part)
 
     parts = [some(slice(0, cut)), some(slice(cut, queries))]
-    assert RankStatistics.stack(parts).equals(statistics_of(problem))
+    whole = statistics_of(problem)
+    assert RankStatistics.stack(parts, threads=2).equals(whole)
+    distance = whole.positive_distance.copy()
+    cuts = 0, len(parts[0].positive_distance), len(distance)
+    views = [
+        replace(part, positive_distance=distance[first:last])
+        for part, (first, last) in zip(parts, pairwise(cuts), strict=True)
+    ]
+    stacked = RankStatistics.stack(views)
+    assert stacked.equals(whole)
+    assert not len(distance) or np.shares_memory(stacked.positive_distance, distance)
+    assert RankStatistics.stack(views[::-1]).equals(RankStatistics.stack(parts[::-1]))
 
 
 @examples(10)

@@ -208,7 +208,8 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:
     queries = in_round = _first_round(problem, process, limits)
     draws = _takes_all(problem)
     if draws:
-        queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
+        most = TASK_FLOPS // (2 * problem.data.width * max(problem.gallery, 1))
+        queries = min(queries, max(min(-(-queries // shares), most), SHOT_QUERIES))
     rows = min(tile[0], max(problem.queries, 1))
     cut = Sizes(queries, block, rows, min(items, block), in_round)
     least = (
