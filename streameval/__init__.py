@@ -27,6 +27,7 @@
     choices       names of the choices of options
     statistics    RankStatistics: the counts from which metrics are computed
     stretches     what belongs to rows, one row after the other
+    threads       work that is spread over threads, beside the passes
     memory        what is free, budgets, and what libraries take
     compilation   compilation of kernels
     output        files and folders, written atomically

@@ -234,15 +234,18 @@ def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:
 
 
 def test_where_positives_are_many_each_thread_takes_its_own_queries() -> None:
-    def cuts(gallery: int, positives: int) -> tuple[int, int]:
-        problem = replace(ordinary(gallery=gallery), pairs=PairSizes(positives, positives))
+    def cuts(gallery: int, positives: int, **data: Any) -> tuple[int, int]:
+        pairs = PairSizes(positives, positives)
+        problem = replace(ordinary(gallery=gallery, **data), pairs=pairs)
         tasks = plan_of(problem, memory=1e12).tasks
         return len({task.queries for task in tasks}), len({task.gallery for task in tasks})
 
-    assert cuts(100_000, 5_000_000) == (2, 1)
+    assert cuts(100_000, 10_000_000) == (2, 1)
     assert cuts(100_000, 40_000) == (1, 2)
-    assert cuts(100_000_000, 5_000_000)[0] == 1
-    blocks, shards = cuts(10_000_000, 500_000_000)  # of a task, not too much is lost
+    computed = np.arange(1000, 100_001, 1000), np.array([512])  # chunks, each of them once
+    assert cuts(100_000, 10_000_000, edges=computed)[0] == 1
+    assert cuts(100_000_000, 10_000_000)[0] == 1
+    blocks, shards = cuts(10_000_000, 1_000_000_000)  # of a task, not too much is lost
     assert blocks > 2
     assert shards == 1
 

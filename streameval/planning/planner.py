@@ -48,7 +48,10 @@ SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of quer
 # The lists of pairs in doubt and of marked ones of a task, and deciding them.
 DOUBT_BYTES = 26 * DOUBTS + 28 * MARKED
 PLACE_BYTES = 2  # of a pair, in one's part of a tile: between which edges it lies
-POSITIVE_COLUMNS = 30  # of a gallery row are packed in the time that a shard takes for a positive
+# Columns of a gallery row that are read and packed while a shard counts for a positive: 30 of those
+# in memory, fewer of those to be decoded.
+POSITIVE_COLUMNS = 10
+FEW_POSITIVES = 1 << 17  # which a shard counts for in some milliseconds
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
@@ -168,12 +171,16 @@ def _takes_all(problem: Problem) -> bool:
     """Return whether a task takes the whole gallery.
 
     It has to where identities are counted. It may where many evaluations share tiles: each has what
-    a shard costs beside its items. So it does where positives are many: a shard more costs more for
-    each of them than to read and pack the gallery once more.
+    a shard costs beside its items. So it does where positives are many: another shard costs more
+    for them than to read and pack the gallery again, unless its chunks are to be computed once.
     """
-    small = problem.gallery < SMALL_SHARD * problem.times
-    many = POSITIVE_COLUMNS * problem.pairs.positives > problem.gallery * problem.data.width
-    return problem.identities is not None or (problem.shared.asking > 0 and small) or many
+    data = problem.data
+    if problem.identities is not None:
+        return True
+    if problem.shared.asking and problem.gallery < SMALL_SHARD * problem.times:
+        return True
+    columns = max(problem.gallery * data.width, POSITIVE_COLUMNS * FEW_POSITIVES)
+    return POSITIVE_COLUMNS * problem.pairs.positives > columns and data.edges is None
 
 
 def _feature_tasks(problem: Problem, process: Process, cut: Sizes) -> tuple[Task, ...]:
