@@ -250,6 +250,17 @@ def test_where_positives_are_many_each_thread_takes_its_own_queries() -> None:
     assert shards == 1
 
 
+def test_rows_of_a_tile_are_long_where_edges_are_many_and_features_narrow() -> None:
+    def tile(width: int, positives: int) -> tuple[int, int]:
+        pairs = PairSizes(8000 * positives, 8000 * positives)
+        problem = ordinary(gallery=100_000, width=width, chunks=(1, width))
+        return plan_of(replace(problem, queries=8000, pairs=pairs), memory=1e13).tile
+
+    rows, items = tile(128, 250)
+    assert tile(128, 2500) == (rows // 4, 4 * items)
+    assert tile(1024, 2500) == (rows, items)
+
+
 def test_a_refusal_names_what_takes_the_memory() -> None:
     with pytest.raises(BudgetError) as caught:
         plan_of(ORDINARY, memory=2e8)

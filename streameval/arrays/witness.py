@@ -60,10 +60,15 @@ class Readings:
                 raise read_otherwise(name, f"rows {start}:{stop}")
         for name, (rows, digests) in other.rows.items():
             known, own = self.rows.get(name, (rows[:0], digests[:0]))
-            both, first = np.unique(np.concatenate([known, rows]), return_index=True)
-            joined = np.concatenate([own, digests])[first]
-            check_rows(name, (both, joined), rows, digests)
-            self.rows[name] = both, joined
+            at = np.searchsorted(known, rows)
+            new = at == len(known)
+            new[~new] = known[at[~new]] != rows[~new]
+            joined = (
+                np.insert(known, at[new], rows[new]),
+                np.insert(own, at[new], digests[new]),
+            )
+            check_rows(name, joined, rows, digests)
+            self.rows[name] = joined
 
     def joined(self) -> Readings:
         """Return the same with neighbouring blocks as one."""

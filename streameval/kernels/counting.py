@@ -8,7 +8,7 @@ values are in doubt are left to finer tiles.
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -176,7 +176,7 @@ class RankCounter:
             place_doubts(exact, tile.columns.item, self.edges, self.counts, self._doubts)
         self._filled = 0
 
-    def read(self, negatives: IntArray) -> Any:
+    def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return counts per positive and per threshold: see `read_slots`."""
         return read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
 

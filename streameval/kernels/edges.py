@@ -19,7 +19,7 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.stretches import cumulated
 from streameval.threads import spread
-from streameval.typing import BoolArray, FloatArray, IntArray, Span
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 STEPS = 100  # of τ
 SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
@@ -174,8 +174,7 @@ def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-unty
                 start = k
 
 
-@compiled
-def by_item(query, item, gallery):  # type: ignore[no-untyped-def]
+def by_item(query: IntArray, item: IntArray, gallery: int) -> tuple[AnyArray, AnyArray, IntArray]:
     """Sort listed pairs by gallery item, those of an item as they are listed, by counting.
 
     Parameters
@@ -192,12 +191,19 @@ def by_item(query, item, gallery):  # type: ignore[no-untyped-def]
     item : [p] int64
         Ascending.
     """
-    start = np.zeros(gallery + 1, np.int64)
+    order, queries = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
+    items, start = np.empty(len(item), np.int64), np.zeros(gallery + 1, np.int64)
+    _sort_by_item(query, item, start, order, queries, items)
+    return order, queries, items
+
+
+@compiled
+def _sort_by_item(query, item, start, order, queries, items):  # type: ignore[no-untyped-def]
+    """Write what `by_item` returns; NumPy's memory has larger pages than that of kernels."""
     for t in range(len(item)):
         start[item[t] + 1] += 1
-    order, queries = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
-    items, place = np.empty(len(item), np.int64), 0
-    for k in range(gallery):
+    place = 0
+    for k in range(len(start) - 1):
         count = start[k + 1]
         start[k] = place
         items[place : place + count] = k
@@ -206,7 +212,6 @@ def by_item(query, item, gallery):  # type: ignore[no-untyped-def]
         at = start[item[t]]
         order[at], queries[at] = t, query[t]
         start[item[t]] += 1
-    return order, queries, items
 
 
 class Edges(NamedTuple):
@@ -232,15 +237,16 @@ class Edges(NamedTuple):
     def build(cls, positives: Positives, thresholds: FloatArray) -> Edges:
         """Merge the positives' distances and the thresholds of each query."""
         finite = thresholds[np.isfinite(thresholds)]
-        indptr, distance = _merge_edges(positives.indptr, positives.distance, finite)
-        return cls(indptr, distance, positives, thresholds)
+        indptr, queries = np.zeros_like(positives.indptr), len(positives.indptr) - 1
+        distance = np.empty(len(positives.distance) + queries * len(finite))
+        _merge_edges(positives.indptr, positives.distance, finite, indptr, distance)
+        return cls(indptr, distance[: indptr[-1]].copy(), positives, thresholds)
 
 
 @compiled
-def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
-    """Merge two ascending lists a query, dropping repetitions; return where each begins, and it."""
-    begins, end = np.zeros_like(indptr), 0
-    out = np.empty(len(positives) + (len(indptr) - 1) * len(thresholds))
+def _merge_edges(indptr, positives, thresholds, begins, out):  # type: ignore[no-untyped-def]
+    """Merge two ascending lists a query, dropping repetitions; write where each begins, and it."""
+    end = 0
     for i in range(len(indptr) - 1):
         p, t = indptr[i], 0
         while p < indptr[i + 1] or t < len(thresholds):
@@ -254,11 +260,11 @@ def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
                 out[end] = value
                 end += 1
         begins[i + 1] = end
-    return begins, out[:end].copy()
 
 
-@compiled
-def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
+def read_slots(
+    edges: Edges, slots: npt.NDArray[np.uint32], ties: IntArray, negatives: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Turn slot counts into counts per positive and per threshold.
 
     Parameters
@@ -275,10 +281,17 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     closer, tied, tied_before : [P] int64
     within : [m, T] int64
     """
+    closer, tied, before = np.empty_like(ties), np.empty_like(ties), np.empty_like(ties)
+    within = np.empty((len(edges.indptr) - 1, len(edges.thresholds)), np.int64)
+    _read_slots(edges, slots, ties, negatives, closer, tied, before, within)
+    return closer, tied, before, within
+
+
+@compiled
+def _read_slots(edges, slots, ties, negatives, closer, tied, before, within):  # type: ignore[no-untyped-def]
+    """Write what `read_slots` returns."""
     indptr, distance, known, thresholds = edges
     of_query, positives, _ = known
-    closer, tied, before = np.empty_like(ties), np.empty_like(ties), np.empty_like(ties)
-    within = np.empty((len(indptr) - 1, len(thresholds)), np.int64)
     for i in range(len(indptr) - 1):
         slot = 2 * indptr[i] + i
         p, t, below = of_query[i], 0, 0
@@ -295,7 +308,6 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
                 t += 1
             slot += 2
         within[i, t:] = negatives[i]  # +inf
-    return closer, tied, before, within
 
 
 @compiled

@@ -42,6 +42,8 @@ from streameval.planning.problem import Holders, Problem
 from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
+MANY_EDGES = 1024  # of a query: to lay them out for each row of a tile takes as long as to count it
+WIDER, WIDER_BYTES = 4, 64 << 20  # times a tile's items, where a block of so many takes no more
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
@@ -204,9 +206,17 @@ def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
     return queries
 
 
+def _usual_tile(problem: Problem) -> Span:
+    """Return query rows and gallery items of a tile: fewer and longer rows where edges are many."""
+    each = problem.pairs.positives // max(problem.queries, 1) + problem.thresholds + problem.edges
+    most = WIDER_BYTES // (TILE_ITEMS * gallery_row_bytes(problem.data))
+    wider = max(min(WIDER, most), 1) if each > MANY_EDGES else 1
+    return best_rows() // wider, wider * TILE_ITEMS
+
+
 def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:
     """Return the largest blocks and tiles that fit the memory of a process."""
-    tile = limits.tile or (best_rows(), TILE_ITEMS)
+    tile = limits.tile or _usual_tile(problem)
     chunk, shares = max(problem.data.chunks[0], 1), process.threads * max(process.workers, 1)
     items = min(tile[1], max(problem.gallery, 1))
     # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
