@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from support.package import default_budget, free_bytes
+from support.package import default_budget, free_bytes, give_back
 from support.run import budget
 
 import streameval as se
 from streameval import BudgetError
 
+TESTS = Path(__file__).parent
 FREE = psutil.virtual_memory().total  # more than is free: groups alone say less
 
 
@@ -104,3 +106,25 @@ def test_a_limit_of_the_address_space_is_one_of_what_is_free() -> None:
         [sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True
     )
     assert 0 <= int(done.stdout) <= 10**8
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_memory_that_was_freed_is_given_back() -> None:
+    script = """if True:
+        import numpy as np, psutil
+        from support.package import give_back
+        held = lambda: psutil.Process().memory_info().rss
+        arrays = [np.ones(12_000) for _ in range(2_000)]  # each of them too small for a map
+        del arrays[:-1]  # the last one lies behind all others
+        before = held()
+        give_back()
+        print(before - held())
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=TESTS)
+    assert int(done.stdout) > 100_000_000
+
+
+def test_without_that_of_glibc_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streameval.memory._trim", lambda: None)
+    give_back()

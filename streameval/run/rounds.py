@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from streameval.kernels.places import MOST_POSITIVES
+from streameval.memory import give_back
 from streameval.output import TemporaryFolder, refused
 from streameval.protocols.pairs import PairSource
 from streameval.protocols.views import View
@@ -138,6 +139,7 @@ def count_rounds(
     with _keeping():
         for writer in writers:
             writer.close()
+    give_back()  # of parts of all rounds, which the threads have taken and freed
     return [StoredStatistics(path, folder) for path in paths]
 
 

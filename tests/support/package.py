@@ -4,6 +4,7 @@ from streameval.memory import LEAST_SPACE as LEAST_SPACE
 from streameval.memory import Memory as Memory
 from streameval.memory import default_budget as default_budget
 from streameval.memory import free_bytes as free_bytes
+from streameval.memory import give_back as give_back
 from streameval.output import NewFile as NewFile
 from streameval.output import claimed as claimed
 from streameval.planning.range import uniform_edges as uniform_edges
@@ -25,6 +26,7 @@ __all__ = [
     "claimed",
     "default_budget",
     "free_bytes",
+    "give_back",
     "pack",
     "uniform_edges",
     "unpack",
