@@ -76,11 +76,8 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes ``-n auto`` starts: one a core that may be used, 8 at most.
-
-    Slow tests wait for clusters, networks and timeouts: with them, one more.
-    """
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes ``-n auto`` starts: one a core that may be used, 8 at most."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return min(cores, 8) + ("not slow" not in config.option.markexpr)
+    return min(cores, 8)
