@@ -8,12 +8,10 @@ It loads no NumPy: a worker of a cluster imports it to say what it holds before 
 
 from __future__ import annotations
 
-import ctypes
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,23 +29,15 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """Return what glibc gives memory back with; None where there is another C library."""
-    with suppress(OSError, AttributeError, TypeError):
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-        return trim
-    return None
-
-
 def give_back() -> None:
     """Give the system the memory that has been freed, where the C library keeps it for later.
 
-    Of arrays of some megabytes that threads take and free, it may keep as much again as is held.
+    Of arrays of some megabytes that threads take and free, glibc may keep as much again as is held.
     """
-    trim = _trim()
-    if trim is not None:
-        trim(0)
+    import ctypes
+
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Memory(NamedTuple):

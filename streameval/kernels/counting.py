@@ -35,7 +35,7 @@ from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, greatest_finite
 from streameval.typing import FloatArray, IntArray
 
-COLUMNS = 32768  # counted at a time: their offsets and values stay in L2
+COLUMNS = 4 * (8192 + 48)  # counted at a time: their offsets and values stay in L2
 MOST_ITEMS = (1 << 32) - 1  # of a task: what a slot holds
 
 

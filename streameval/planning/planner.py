@@ -43,7 +43,7 @@ from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 MANY_EDGES = 1024  # of a query: to lay them out for each row of a tile takes as long as to count it
-WIDER, WIDER_BYTES = 4, 64 << 20  # times a tile's items, where a block of so many takes no more
+WIDE_BYTES = 64 << 20  # of a block of the gallery: for longer rows of tiles it is not larger
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
@@ -207,10 +207,13 @@ def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
 
 
 def _usual_tile(problem: Problem) -> Span:
-    """Return query rows and gallery items of a tile: fewer and longer rows where edges are many."""
+    """Return query rows and gallery items of a tile: fewer and longer rows where edges are many.
+
+    No longer than is counted at a time: in pieces, a row that is crowded would not be refined.
+    """
     each = problem.pairs.positives // max(problem.queries, 1) + problem.thresholds + problem.edges
-    most = WIDER_BYTES // (TILE_ITEMS * gallery_row_bytes(problem.data))
-    wider = max(min(WIDER, most), 1) if each > MANY_EDGES else 1
+    most = min(COLUMNS, WIDE_BYTES // gallery_row_bytes(problem.data)) // TILE_ITEMS
+    wider = max(most, 1) if each > MANY_EDGES else 1
     return best_rows() // wider, wider * TILE_ITEMS
 
 
