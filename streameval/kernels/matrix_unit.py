@@ -242,7 +242,7 @@ def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
 
 
 @instruction("anaanba")
-def pack_step(builder, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
+def pack_step(builder, rows, stride, scales, target, apart, across, squares):  # type: ignore[no-untyped-def]
     """Write 16 rows of a step: a tile a digit, so far `apart`.
 
     `rows`, `scales`, `target` and `squares` are addresses; the last of [2, 16, 16] int32, to
@@ -263,7 +263,7 @@ def pack_step(builder, rows, stride, scales, target, apart, transposed, squares)
                 total = builder.load(address, align=4)
                 builder.store(_add_squares(builder, of_row, total), address, align=4)
 
-    with builder.if_else(transposed) as (then, otherwise):
+    with builder.if_else(across) as (then, otherwise):
         for branch, change in ((then, True), (otherwise, False)):
             with branch:
                 for digit, tile in enumerate(digits):

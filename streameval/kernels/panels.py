@@ -214,12 +214,12 @@ def _pack(rows, digits, scale, lost, panel, unit):  # type: ignore[no-untyped-de
                 _fill(rows, first, step * STEP, part)
                 at, distance = part.ctypes.data, STEP * 4
             to = start + step * DIGITS * apart
-            transposed = panel == ITEMS
+            across = panel == ITEMS
             by_row, added = by.ctypes.data, squares.ctypes.data
             if unit is None:
-                plain_unit.pack_step(at, distance, by_row, to, apart, transposed, added)
+                plain_unit.pack_step(at, distance, by_row, to, apart, across, added)
             else:
-                pack_step(at, distance, by_row, to, apart, transposed, added)
+                pack_step(at, distance, by_row, to, apart, across, added)
         for r in range(count):
             b, c = _sum(squares[0, r]), _sum(squares[1, r])
             squared = np.float64(_squares(rows[first + r]))

@@ -39,7 +39,7 @@ def pointer(typing_context, address):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
+def pack_step(rows, stride, scales, target, apart, across, squares):  # type: ignore[no-untyped-def]
     """As `matrix_unit.pack_step`."""
     by = carray(pointer(scales), TILE_ROWS, np.float32)
     sums = carray(pointer(squares), (DIGITS - 1, TILE_ROWS, STEP // 4), np.int32)
@@ -48,7 +48,7 @@ def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type
         for column in range(STEP):
             biased = np.int64(np.rint(values[column] * by[row])) + 0x808080
             place = STEP * row + column
-            if transposed:  # by fours
+            if across:  # by fours
                 place = STEP * (column // 4) + 4 * row + column % 4
             for digit in range(DIGITS):
                 tile = carray(pointer(target + digit * apart), TILE_BYTES, np.int8)

@@ -1,5 +1,8 @@
 """What tests use of `streameval.kernels` beside its public names."""
 
+from streameval.kernels import matrix_unit as matrix_unit
+from streameval.kernels import sieve_units as sieve_units
+from streameval.kernels import word_unit as word_unit
 from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
 from streameval.kernels.caches import pausing_for_compilation as pausing_for_compilation
 from streameval.kernels.cells import bin_row as bin_row
@@ -124,12 +127,14 @@ __all__ = [
     "limits_of",
     "line_of",
     "mark",
+    "matrix_unit",
     "multiply",
     "multiply_words_of",
     "panel_bytes",
     "panels_of",
     "quantise",
     "sieve_of",
+    "sieve_units",
     "span_grid",
     "supported",
     "threshold_distances",
@@ -138,4 +143,5 @@ __all__ = [
     "warn_once",
     "word_bytes",
     "word_product",
+    "word_unit",
 ]
