@@ -183,6 +183,7 @@ def test_what_digits_leave_out_may_all_lie_one_way(side: str, metric: Any) -> No
                 assert np.diag(marks_of(tile)[:, :60]).all()
 
 
+@pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("powers", [(30, 60, 70), (0, 60, 60), (30, 62, 45), (30, 60, 20)])
 def test_lines_that_float32_cannot_hold_limit_nothing(

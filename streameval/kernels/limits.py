@@ -122,8 +122,9 @@ def limits_of(tile: Tile, sides: Sides, kind: np.dtype[Any], lost: FloatArray) -
     """
     by_row, by_column = sides
     (more, less), n = lost + tile.band, len(tile.columns.item)
-    low = tile.row_levels(by_row.nearest).tied + more
-    high = tile.row_levels(by_row.greatest).closer - less
+    with np.errstate(invalid="ignore"):  # an infinite level, and a band that is infinite
+        low = tile.row_levels(by_row.nearest).tied + more
+        high = tile.row_levels(by_row.greatest).closer - less
     low[np.isnan(low)], high[np.isnan(high)] = np.inf, -np.inf
     high[by_row.greatest == np.inf] = np.inf
     near, far, none = np.full(n, -np.inf), np.full(n, np.inf), np.zeros(len(low))
