@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,6 +65,12 @@ def rolled(builder: Any, count: Any) -> Iterator[Any]:
     name = ir.values.MDValue(module, (), str(len(module.metadata)))  # a node that names itself
     name.operands = name, module.add_metadata(["llvm.loop.unroll.disable"])
     last.terminator.set_metadata("llvm.loop", name)
+
+
+def clear(builder: Any, places: Iterable[Iterable[Any]]) -> None:
+    """Write zeros to places of memory, some of each of some."""
+    for place in (place for own in places for place in own):
+        builder.store(place.type.pointee(None), place)
 
 
 def for_blocks(builder: Any, n: Any, count: int, body: Callable[[Any, Any], None]) -> None:

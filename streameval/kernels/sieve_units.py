@@ -35,6 +35,7 @@ from streameval.distances.llvm import (
     I64,
     alloca,
     call,
+    clear,
     for_blocks,
     halved,
     load,
@@ -51,6 +52,7 @@ carray: Any = numba.carray  # type: ignore[attr-defined]
 
 ITEMS = 32  # gallery rows of a panel
 QUERIES = 32  # that the matrix unit takes at a time
+UNROLLED = 4  # vectors of 512 bits take so many fours of columns in a round
 WIDE = 12  # queries that vectors of 512 bits take: with a panel, their sums fill the registers
 NARROW = 4  # queries that vectors of 256 bits take, with half a panel at a time
 LANES = 16  # numbers of 32 bits in a register
@@ -223,19 +225,23 @@ def mark_wide(  # type: ignore[no-untyped-def]
     first = at_offset(builder, panel, HEAD)
     with _groups(builder, count, WIDE) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
-        _clear(builder, sums)
-        with rolled(builder, fours) as loop:
-            rows = _loaded(
-                builder, at_offset(builder, first, builder.mul(loop.index, I64(FOURS))), _whole
-            )
-            place = at_offset(builder, own_rows, builder.mul(loop.index, I64(4)))
-            for number, own in enumerate(sums):
-                address = at_offset(builder, place, builder.mul(stride, I64(number)), I32)
-                four = spread(builder, builder.load(address), LANES)
-                for half, total in zip(_halves, own, strict=True):
-                    given = builder.load(total), four, rows[half]
-                    name = "llvm.x86.avx512.vpdpbusd.512"
-                    builder.store(call(builder, name, *given, returns=_whole), total)
+        clear(builder, sums)
+        with rolled(builder, builder.udiv(fours, I64(UNROLLED))) as loop:
+            items = at_offset(builder, first, builder.mul(loop.index, I64(UNROLLED * FOURS)))
+            place = at_offset(builder, own_rows, builder.mul(loop.index, I64(UNROLLED * 4)))
+            addresses = [
+                at_offset(builder, place, builder.mul(stride, I64(number)))
+                for number in range(WIDE)
+            ]
+            for step in range(UNROLLED):
+                rows = _loaded(builder, at_offset(builder, items, step * FOURS), _whole)
+                for address, own in zip(addresses, sums, strict=True):
+                    four = builder.load(at_offset(builder, address, 4 * step, I32))
+                    four = spread(builder, four, LANES)
+                    for half, total in zip(_halves, own, strict=True):
+                        given = builder.load(total), four, rows[half]
+                        name = "llvm.x86.avx512.vpdpbusd.512"
+                        builder.store(call(builder, name, *given, returns=_whole), total)
         for number, own in enumerate(sums):
             totals = {half: builder.load(total) for half, total in enumerate(own)}
             compare(builder.add(start, I64(number)), totals)
@@ -256,7 +262,7 @@ def mark_narrow(  # type: ignore[no-untyped-def]
     with _groups(builder, count, NARROW) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
         for half in _halves:
-            _clear(builder, sums)
+            clear(builder, sums)
             with rolled(builder, builder.udiv(fours, I64(2))) as loop:
                 offset = builder.add(builder.mul(loop.index, I64(2 * FOURS)), I64(LINE * half))
                 rows = at_offset(builder, first, offset)
@@ -283,11 +289,6 @@ def _groups(builder: Any, count: Any, size: int) -> Iterator[Any]:
     groups = builder.udiv(builder.add(count, I64(size - 1)), I64(size))
     with cgutils.for_range(builder, groups) as loop:
         yield builder.mul(loop.index, I64(size))
-
-
-def _clear(builder: Any, sums: list[list[Any]]) -> None:
-    for total in (total for own in sums for total in own):
-        builder.store(total.type.pointee(None), total)
 
 
 def _pairs(builder: Any, query: Any, items: Any, number: int) -> Any:

@@ -1,11 +1,12 @@
 """Products of words by vectors (AVX-512 VNNI), through LLVM, and in plain loops: see `words`.
 
-Panels are of 16 gallery rows, [D / 2, 16, 2] int16; queries are rows. The plain loops take the same
+Panels are of 32 gallery rows, [D / 2, 32, 2] int16; queries are rows. The plain loops take the same
 arguments, addresses among them, and write the same products of the same words, slowly.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numba
@@ -22,12 +23,19 @@ carray: Any = numba.carray  # type: ignore[attr-defined]
 
 SLICE = 32  # columns whose products are added up without rounding
 LANES = 16  # sums in a register, rows that are packed together
-ITEMS = LANES  # gallery rows of a panel
+ITEMS = 2 * LANES  # gallery rows of a panel
 COLUMNS = 32  # packed together: a register of words
-TOGETHER = 12  # queries: their sums with a panel, of words and of slices, fill the registers
+UNROLLED = 4  # pairs of columns in a round: their addresses are added to once
+TOGETHER = 7  # queries: their sums with a panel, of words and of slices, fill the registers
 PAIR = 4 * ITEMS  # bytes of two columns of a panel
+LINE = 4 * LANES
+
+# No sum overflows, so that none is saturated: `vpdpwssd` is the same, but LLVM makes two
+# instructions of it for many processors (https://github.com/llvm/llvm-project/issues/84182).
+ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssds.512"
 
 _floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
+_halves = range(ITEMS // LANES)
 
 
 @instruction("ana")
@@ -96,40 +104,63 @@ def multiply_words(  # type: ignore[no-untyped-def]
     All but `stride`, `slices`, `apart`, `rows` and `columns` are addresses.
     """
     totals, sums = (
-        [alloca(builder, vector(kind, LANES, 0)) for _ in range(TOGETHER)] for kind in (I32, FLOAT)
+        [[alloca(builder, vector(kind, LANES, 0)) for _ in _halves] for _ in range(TOGETHER)]
+        for kind in (I32, FLOAT)
     )
-    for total in sums:
-        builder.store(vector(FLOAT, LANES, 0.0), total)
+    llvm.clear(builder, sums)
     with cgutils.for_range(builder, slices) as loop:
-        for total in totals:
-            builder.store(vector(I32, LANES, 0), total)
+        llvm.clear(builder, totals)
         first = at_offset(builder, panel, builder.mul(loop.index, I64(SLICE // 2 * PAIR)))
         left = at_offset(builder, queries, builder.mul(loop.index, I64(2 * SLICE)))
-        with llvm.rolled(builder, I64(SLICE // 2)) as inner:
-            pairs = at_offset(builder, first, builder.mul(inner.index, I64(PAIR)), _whole)
-            items = builder.load(pairs)
-            place = at_offset(builder, left, builder.mul(inner.index, I64(4)))
-            for query, total in enumerate(totals):
-                address = at_offset(builder, place, builder.mul(stride, I64(query)), I32)
-                given = builder.load(total), spread(builder, builder.load(address), LANES), items
-                name = "llvm.x86.avx512.vpdpwssd.512"
-                builder.store(call(builder, name, *given, returns=_whole), total)
-        for whole, total in zip(totals, sums, strict=True):
+        with llvm.rolled(builder, I64(SLICE // 2 // UNROLLED)) as inner:
+            pairs = at_offset(builder, first, builder.mul(inner.index, I64(UNROLLED * PAIR)))
+            place = at_offset(builder, left, builder.mul(inner.index, I64(UNROLLED * 4)))
+            addresses = [
+                at_offset(builder, place, builder.mul(stride, I64(query)))
+                for query in range(TOGETHER)
+            ]
+            for number in range(UNROLLED):
+                items = [
+                    builder.load(at_offset(builder, pairs, number * PAIR + half * LINE, _whole))
+                    for half in _halves
+                ]
+                for address, own in zip(addresses, totals, strict=True):
+                    pair = builder.load(at_offset(builder, address, 4 * number, I32))
+                    pair = spread(builder, pair, LANES)
+                    for total, item in zip(own, items, strict=True):
+                        given = builder.load(total), pair, item
+                        builder.store(call(builder, ADD_PRODUCTS, *given, returns=_whole), total)
+        for total, whole in zip(chain(*sums), chain(*totals), strict=True):
             value = builder.sitofp(builder.load(whole), _floats)
             builder.store(builder.fadd(builder.load(total), value), total)
+    _write_products(builder, sums, out, apart, by_query, by_item, rows, columns)
+
+
+def _write_products(
+    builder: Any,
+    sums: list[list[Any]],
+    out: Any,
+    apart: Any,
+    by_query: Any,
+    by_item: Any,
+    rows: Any,
+    columns: Any,
+) -> None:
+    """Write what slices add up to, scaled, of the queries and columns that there are."""
     every = builder.icmp_signed("==", columns, I64(ITEMS))
-    numbers = vector(I64, LANES, list(range(LANES)))
-    there = builder.icmp_signed("<", numbers, spread(builder, columns, LANES))
-    scales = builder.load(at_offset(builder, by_item, 0, _floats), align=4)
-    for query, total in enumerate(sums):
+    numbers = vector(I64, ITEMS, list(range(ITEMS)))
+    there = builder.icmp_signed("<", numbers, spread(builder, columns, ITEMS))
+    kind, lanes = vector(FLOAT, ITEMS), vector(I32, ITEMS, list(range(ITEMS)))
+    scales = builder.load(at_offset(builder, by_item, 0, kind), align=4)
+    for query, own in enumerate(sums):
         with builder.if_then(builder.icmp_signed("<", I64(query), rows)):
             scale = builder.load(at_offset(builder, by_query, 4 * query, FLOAT), align=4)
-            value = builder.fmul(builder.load(total), scales)
-            value = builder.fmul(value, spread(builder, scale, LANES))
+            value = builder.shuffle_vector(*map(builder.load, own), lanes)
+            value = builder.fmul(builder.fmul(value, scales), spread(builder, scale, ITEMS))
             row = at_offset(builder, out, builder.mul(apart, I64(query)), FLOAT)
             with builder.if_else(every, likely=True) as (all_there, some):
                 with all_there:
-                    builder.store(value, builder.bitcast(row, _floats.as_pointer()), align=4)
+                    builder.store(value, builder.bitcast(row, kind.as_pointer()), align=4)
                 with some:
                     llvm.store(builder, value, row, I64(0), there)
 

@@ -10,7 +10,7 @@ So the sum of a slice is without error; sums of slices are added up in float32.
 The error is known from the rows, as of `panels`. It is some three times that of a float32 sum of
 512 columns, and depends little on the width; a product takes half as long.
 
-*Panels* hold 16 gallery rows, two columns of each and two more: [D / 2, 16, 2] int16. Queries are
+*Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
 rows. Both are of whole slices, of zeros beyond the columns that there are.
 """
 
