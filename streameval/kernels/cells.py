@@ -31,7 +31,8 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
     Parameters
     ----------
     values, weight, offset : [n] float32 or float64, contiguous
-        Without `weight`, None, values may be anything, and it is ``values + offset``.
+        Without `weight`, None, values may be anything, and it is ``values + offset``; without
+        both, nothing is to be written but cells.
     origin, scale, far
         Of the grid, of the same dtype.
     row : [>= n] of the same dtype, written
@@ -40,10 +41,11 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
     Returns
     -------
     the first cell with any value; and how many values are NaN or ±inf before the offset is added,
-    which is looked at without `weight` only
+    which is looked at with an offset and no weight
     """
-    number, weighted = values.dtype, not isinstance(weight, types.NoneType)
-    for row in (values, offset, weight) if weighted else (values, offset):
+    number = values.dtype
+    weighted, added = (not isinstance(given, types.NoneType) for given in (weight, offset))
+    for row in [values, *[offset] * added, *[weight] * weighted]:
         if row.ndim != 1 or row.layout != "C" or row.dtype != number:
             raise TypingError(f"a row is {row}; all must be contiguous, of {number}")
     kind = llvm.FLOAT if number == types.float32 else llvm.DOUBLE
@@ -66,12 +68,13 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
             value = loaded(0)
             if weighted:
                 value = builder.fmul(value, loaded(1))
-            else:
+            elif added:
                 finite = builder.fcmp_ordered("==", builder.fsub(value, value), zero)
                 seen = builder.zext(builder.not_(finite), llvm.vector(llvm.I32, BLOCK))
                 builder.store(builder.add(builder.load(odd), seen), odd)
-            value = builder.fadd(value, loaded(2))
-            llvm.store(builder, value, array(6).data, place, mask)
+            if added:
+                value = builder.fadd(value, loaded(2))
+                llvm.store(builder, value, array(6).data, place, mask)
             value = builder.fmul(builder.fsub(value, start), steps)
             value = builder.select(builder.fcmp_ordered(">", value, zero), value, zero)  # NaN too
             below = builder.select(builder.fcmp_ordered("<", value, above), value, above)

@@ -16,11 +16,10 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.distances.llvm import trailing_zeros
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
-from streameval.kernels.cells import BLOCK, bin_row, bits_up_to, least_of, quantise
+from streameval.kernels.cells import BLOCK, bin_row, bits_up_to, least_of
 from streameval.kernels.edges import Edges, note_tie, read_slots
 from streameval.kernels.grids import (
     CELLS,
-    LAST,
     RUN,
     SEARCH,
     WAYS,
@@ -31,6 +30,7 @@ from streameval.kernels.grids import (
     span_grid,
 )
 from streameval.kernels.limits import Sides, up_to
+from streameval.kernels.selection import cells_of_row, limit_of, room_for_cells, selects
 from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, greatest_finite
 from streameval.typing import FloatArray, IntArray
@@ -82,7 +82,7 @@ class RankCounter:
         )
         self._furthest = edges.positives.furthest()
         self._table = LevelTable(edges.indptr, edges.distance)
-        self._doubts, self._filled = Doubts.of(DOUBTS), 0
+        self._doubts, self._filled, self._vectors = Doubts.of(DOUBTS), 0, selects()
         finite = edges.thresholds[np.isfinite(edges.thresholds)]
         pitch = np.median(np.diff(finite)) if len(finite) > 1 else 0.0
         # Three of evenly spaced thresholds; none where there are no two.
@@ -137,7 +137,17 @@ class RankCounter:
                 grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
                 where = self.edges, self.counts
                 row, self._filled, not_finite = count_tile(
-                    part, levels, grid, row, left, right, *where, *noted, crowd, crowded
+                    part,
+                    levels,
+                    grid,
+                    row,
+                    left,
+                    right,
+                    *where,
+                    *noted,
+                    crowd,
+                    crowded,
+                    self._vectors,
                 )
                 self.not_finite += not_finite
                 if row < len(values):
@@ -183,7 +193,7 @@ class RankCounter:
 
 @compiled
 def count_tile(  # type: ignore[no-untyped-def]
-    rows, levels, grid, row, left, right, edges, counts, doubts, filled, crowd, crowded
+    rows, levels, grid, row, left, right, edges, counts, doubts, filled, crowd, crowded, vectors
 ):
     """Count rows of a tile, until the list of doubts might not hold a row more.
 
@@ -206,6 +216,8 @@ def count_tile(  # type: ignore[no-untyped-def]
         Of capacity 2n at least where there is a band; appended to.
     crowd, crowded : int, [m] bool
         A row with more values in touched cells is not counted, but noted.
+    vectors : True or None
+        Whether values are selected where few are of interest: see `selection`.
 
     Returns
     -------
@@ -213,14 +225,13 @@ def count_tile(  # type: ignore[no-untyped-def]
     values are NaN or ±inf, which is counted where there are no weights
     """
     tile, columns, n = rows.values, rows.columns, right - left
-    padded = n + -n % 4
-    values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
+    room, many = room_for_cells(n, tile), room_for(rows.query, edges.indptr, n)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
     code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
     item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
-    many, not_finite = room_for(rows.query, indptr, n), 0
+    not_finite = 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
@@ -228,26 +239,27 @@ def count_tile(  # type: ignore[no-untyped-def]
         begin, end = indptr[i], indptr[i + 1]
         closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
-        origin, scale, far = span_grid(
-            closer, tied, band, pitch[row], phase[row], given, weight, add
-        )
-        lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
+        reach = reaches[row] if band > 0.0 else nearest[i]
+        span = span_grid(closer, tied, band, pitch[row], phase[row], given, weight, add)
+        (origin, scale, far), limit = span, limit_of(tied, band, reach, tile)
+        written = cells_of_row((given, weight, add), span, limit, room, vectors)
+        of_row, of_cell, places, lowest, odd = written
         not_finite += odd
-        own, where = (closer, tied, band, origin, scale), (i, left, item)
+        own, where = (closer, tied, band, origin, scale), (i, left, item, places)
         if FEWEST <= end - begin <= MOST and band < np.inf:
-            found, listed, least = count_row(own, values, cells, many, fours, touched)
+            found, listed, least = count_row(own, of_row, of_cell, many, fours, touched)
             crowded[row] = 4 * listed > crowd
             if not crowded[row]:
                 at = touched[:listed], many.near
-                filled = _decide(values, at, band, where, edges, counts, doubts, filled)
+                filled = _decide(of_row, at, band, where, edges, counts, doubts, filled)
                 fold(many.bins, end - begin, slots, 2 * begin + i)
             before = lowest == 0 and not many.code[0] & 1
         else:
             base, stop = lay_grid(closer, tied, band, origin, scale, tile, code)
-            found = bin_row(cells, code, bins, fours, touched)
+            found = bin_row(of_cell, code, bins, fours, touched)
             crowded[row], least = found > crowd, np.inf
             if not crowded[row]:
-                touch = values, cells, code, touched[:found]
+                touch = of_row, of_cell, code, touched[:found]
                 if band > 0.0:
                     slot = 2 * begin + i
                     least, filled = _sort_out(touch, base, own, where, slots, slot, doubts, filled)
@@ -260,22 +272,21 @@ def count_tile(  # type: ignore[no-untyped-def]
             bins[:] = 0
             many.bins[:] = 0
             continue
-        reach = reaches[row - 1] if band > 0.0 else nearest[i]
         if before or may_be_within(lowest, tile.dtype.type(reach), origin, scale, far):
-            least = np.float64(least_of(values))
+            least = np.float64(least_of(of_row))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            filled = _list_up_to(values, reach, i, left, doubts, filled)
+            filled = _list_up_to(of_row, places, reach, i, left, doubts, filled)
     return row, filled, not_finite
 
 
 @compiled
-def _list_up_to(values, most, query, left, doubts, filled):  # type: ignore[no-untyped-def]
+def _list_up_to(values, places, most, query, left, doubts, filled):  # type: ignore[no-untyped-def]
     """List the finite values of a row up to one as perhaps nearest; return how many doubts are.
 
-    `left` is the column of the first.
+    Their columns are `places`, counted from `left`.
     """
     queries, columns, edges = doubts
     most = min(most, greatest_finite(values))
@@ -283,7 +294,7 @@ def _list_up_to(values, most, query, left, doubts, filled):  # type: ignore[no-u
         bits = bits_up_to(values, start, most)
         while bits != 0:
             queries[filled], edges[filled] = query, NEAREST
-            columns[filled] = left + start + trailing_zeros(bits)
+            columns[filled] = left + places[start + trailing_zeros(bits)]
             filled += 1
             bits &= bits - np.uint32(1)
     return filled
@@ -295,17 +306,17 @@ def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # ty
 
     Without branches where either is as likely as not.
     """
-    values, cells, code, places = touch
+    values, cells, code, touched = touch
     closer, tied, band = own[:3]
     query, column, edge = doubts
-    (i, left, _), least, m = where, np.inf, len(tied)
-    for k in places:
+    (i, left, _, places), least, m = where, np.inf, len(tied)
+    for k in touched:
         value = np.float64(values[k])
         e = edge_of(value, code[cells[k]], base, tied, band)
         within = closer[min(e, m - 1)] - band if m else np.inf
         clear = e == m or value < within
         slots[first_slot + 2 * e] += clear
-        query[filled], column[filled], edge[filled] = i, left + k, e
+        query[filled], column[filled], edge[filled] = i, left + places[k], e
         filled += not clear and value != np.inf
         least = min(least, value)
     return least, filled
@@ -314,16 +325,16 @@ def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # ty
 @compiled
 def _place(touch, base, own, where, edges, counts):  # type: ignore[no-untyped-def]
     """Count exact values in touched cells; return the least."""
-    values, cells, code, places = touch
+    values, cells, code, touched = touch
     closer, tied, _ = own[:3]
-    i, _, item = where
+    i, _, item, places = where
     least, m = np.inf, len(tied)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
     previous, e, tie, before = np.nan, 0, first, 0
-    for k in places:
-        value = np.float64(values[k])
+    for k in touched:
+        value, own_item = np.float64(values[k]), item[places[k]]
         if value != previous:  # copies of a row follow one another
             e, tie, previous = edge_of(value, code[cells[k]], base, tied, 0.0), first, value
             least = min(least, value)
@@ -331,29 +342,30 @@ def _place(touch, base, own, where, edges, counts):  # type: ignore[no-untyped-d
             slots[first_slot + 2 * e] += 1
         else:
             slots[first_slot + 2 * e + 1] += 1
-            tie = first if item[k] < before else tie  # of another row, as far
-            tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
+            tie = first if own_item < before else tie  # of another row, as far
+            tie, before = note_tie(value, own_item, positives, items, tie, last, ties), own_item
     return least
 
 
 @compiled
 def _decide(values, listed, band, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count exact values that are at edges, or list values as doubts; return how many these are."""
-    (places, near), (i, left, item) = listed, where
+    (touched, near), (i, left, item, places) = listed, where
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
     doubt_query, doubt_column, doubt_edge = doubts
     previous, tie, before = np.nan, first, 0
-    for t in range(len(places)):
-        k, e = places[t], near[t]
+    for t in range(len(touched)):
+        k, e = touched[t], near[t]
         if band > 0.0:
-            doubt_query[filled], doubt_column[filled], doubt_edge[filled] = i, left + k, e
+            doubt_query[filled], doubt_column[filled] = i, left + places[k]
+            doubt_edge[filled] = e
             filled += 1
         else:
-            value = np.float64(values[k])
+            value, own_item = np.float64(values[k]), item[places[k]]
             slots[first_slot + 2 * np.int64(e) + 1] += 1
-            tie = first if value != previous or item[k] < before else tie
-            tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
+            tie = first if value != previous or own_item < before else tie
+            tie, before = note_tie(value, own_item, positives, items, tie, last, ties), own_item
             previous = value
     return filled

@@ -173,9 +173,11 @@ def may_be_within(lowest, value, origin, scale, far):  # type: ignore[no-untyped
 @compiled
 def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     """Add bins to the slots before, between and after a grid's edges, from a slot on; zero them."""
+    first, second, third, fourth = bins[0], bins[1], bins[2], bins[3]
     for number in range(0, 2 * edges + 2, 2):
-        for way in range(bins.shape[0]):
-            slots[first_slot + number] += bins[way, number]
+        k = np.uint64(number)  # added up before: each addition to a slot waits for the last
+        both = np.uint32(first[k]) + np.uint32(second[k])
+        slots[np.uint64(first_slot) + k] += both + np.uint32(third[k]) + np.uint32(fourth[k])
     bins[:, : 2 * edges + 3] = 0  # what is beyond all edges, nobody asks
 
 

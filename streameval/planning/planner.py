@@ -42,7 +42,7 @@ from streameval.planning.problem import Holders, Problem
 from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
-MANY_EDGES = 1024  # of a query: to lay them out for each row of a tile takes as long as to count it
+MANY_EDGES = 128  # of a query: to lay them out for each row of a tile takes as long as to count it
 WIDE_BYTES = 64 << 20  # of a block of the gallery: for longer rows of tiles it is not larger
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 TARGET_BLOCK_BYTES = 4 << 20

@@ -57,6 +57,11 @@ from streameval.kernels.processor import AVX512 as AVX512
 from streameval.kernels.processor import CORETYPE as CORETYPE
 from streameval.kernels.processor import better_kernels as better_kernels
 from streameval.kernels.query_block import QueryBlock as QueryBlock
+from streameval.kernels.selection import BEYOND as BEYOND
+from streameval.kernels.selection import few_up_to as few_up_to
+from streameval.kernels.selection import limit_of as limit_of
+from streameval.kernels.selection import select as select
+from streameval.kernels.selection import selects as selects
 from streameval.kernels.sieve import LOOPS as LOOPS
 from streameval.kernels.sieve import NARROW_VECTORS as NARROW_VECTORS
 from streameval.kernels.sieve import UNIT as UNIT
@@ -76,6 +81,7 @@ from streameval.kernels.words import word_bytes as word_bytes
 __all__ = [
     "ABOVE",
     "AVX512",
+    "BEYOND",
     "CELLS",
     "CORETYPE",
     "ITEMS",
@@ -119,11 +125,13 @@ __all__ = [
     "chosen_way",
     "description",
     "digit_product",
+    "few_up_to",
     "forget_older_kernels",
     "has_avx2",
     "has_vnni",
     "item_bytes",
     "lay_grid",
+    "limit_of",
     "limits_of",
     "line_of",
     "mark",
@@ -133,6 +141,8 @@ __all__ = [
     "panel_bytes",
     "panels_of",
     "quantise",
+    "select",
+    "selects",
     "sieve_of",
     "sieve_units",
     "span_grid",

@@ -1,0 +1,201 @@
+"""Selection: the values of a row that may be of interest, one after the other, and their cells.
+
+Where positives alone are ranked, what is beyond the furthest of them and the nearest negative is
+not counted. With vectors of 512 bits it takes a fraction of the time of counting a value to leave
+it out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import llvmlite.binding
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+
+from streameval.compilation import compiled
+from streameval.distances import llvm
+from streameval.kernels.cells import quantise
+from streameval.kernels.grids import LAST, SAMPLED
+from streameval.kernels.matrix_unit import is_native
+from streameval.kernels.processor import AVX512
+from streameval.kernels.tiles import product, round_up
+from streameval.typing import FloatingArray
+
+BEYOND = 16  # values more that have to fit what is written
+FEW = 0.6  # of the values of a row: more are counted as fast where they are
+
+_tuple: Any = types.Tuple
+
+
+def selects() -> bool | None:
+    """Return whether this processor selects by vectors; None where it is not worth it."""
+    features = llvmlite.binding.get_host_cpu_features()
+    return (is_native() and all(features.get(group) for group in AVX512)) or None
+
+
+class Room(NamedTuple):
+    """Memory for rows of n values.
+
+    Attributes
+    ----------
+    values : [n + BEYOND] float32 or float64
+    cells : [n + BEYOND] uint16
+    every : [n] uint32
+        0 to n − 1.
+    chosen : [n + BEYOND] uint32
+    """
+
+    values: FloatingArray
+    cells: npt.NDArray[np.uint16]
+    every: npt.NDArray[np.uint32]
+    chosen: npt.NDArray[np.uint32]
+
+
+@compiled
+def room_for_cells(n, like):  # type: ignore[no-untyped-def]
+    """Return memory for rows of n values, of the dtype of an array."""
+    size, every = n + BEYOND, np.arange(n).astype(np.uint32)
+    cells, chosen = np.empty(size, np.uint16), np.empty(size, np.uint32)
+    return Room(np.empty(size, like.dtype), cells, every, chosen)
+
+
+@compiled
+def cells_of_row(given, grid, limit, room, vectors):  # type: ignore[no-untyped-def]
+    """Write the cells of a row's values, or of those up to a limit, where these are few.
+
+    Parameters
+    ----------
+    given : (values, weight, offset)
+    grid : (origin, scale, far)
+        As of `cells.quantise`.
+    limit
+        Of the dtype of the values.
+    room : Room
+    vectors : True or None
+        Whether values are selected: `selects`.
+
+    Returns
+    -------
+    values, cells : [k]
+        Of four, in the order of the row; +inf and `LAST` beyond the last value.
+    places : [>= k] uint32
+        Of each, in the row.
+    lowest, odd
+        As of `cells.quantise`.
+    """
+    (values, weight, offset), (origin, scale, far) = given, grid
+    row, cells, every, chosen = room
+    few = False
+    if vectors is not None:
+        few = few_up_to(limit, values, weight, offset)
+    if few:
+        count, odd = select(values, weight, offset, limit, row, chosen)
+        lowest, _ = quantise(row[:count], None, None, origin, scale, far, row, cells)
+    else:
+        count = len(values)
+        lowest, odd = quantise(values, weight, offset, origin, scale, far, row, cells)
+    stop = count + -count % 4
+    row[count:stop], cells[count:stop] = np.inf, LAST
+    return row[:stop], cells[:stop], chosen if few else every, lowest, odd
+
+
+@compiled
+def limit_of(tied, band, reach, like):  # type: ignore[no-untyped-def]
+    """Return up to where a row's values may be of interest, of the dtype of an array.
+
+    Parameters
+    ----------
+    tied : [m] float64
+        The levels of its edges, ascending.
+    band, reach : float
+        The query's nearest negative may be up to the latter.
+    """
+    most = max(tied[len(tied) - 1] + band, reach) if len(tied) else reach
+    return round_up(most, like)
+
+
+@compiled
+def few_up_to(limit, values, weight, offset):  # type: ignore[no-untyped-def]
+    """Tell by a sample whether few values of a row are up to a limit."""
+    n, few = len(values), 0
+    if limit == np.inf:
+        return False
+    for s in range(4 * SAMPLED):  # four to a cache line
+        k = min((s // 4) * (n // SAMPLED) + 4 * (s % 4), n - 1)
+        few += product(values, weight, k) + offset[k] <= limit
+    return few <= FEW * 4 * SAMPLED
+
+
+@llvm.intrinsic
+def select(typing_context, values, weight, offset, limit, row, places):  # type: ignore[no-untyped-def]
+    """Write the values of a row up to a limit, in order, and where they are.
+
+    Parameters
+    ----------
+    values, weight, offset : [n] float32 or float64, contiguous
+        As of `cells.quantise`.
+    limit
+        Of the same dtype.
+    row : [>= n + BEYOND] of the same dtype, written
+    places : [>= n + BEYOND] uint32, written
+        Both are written beyond the last value that there is.
+
+    Returns
+    -------
+    how many these are; and how many values are NaN or ±inf before the offset is added, which is
+    looked at without `weight` only
+    """
+    number, weighted = values.dtype, not isinstance(weight, types.NoneType)
+    kind, bits = (llvm.FLOAT, 32) if number == types.float32 else (llvm.DOUBLE, 64)
+    lanes = 512 // bits
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def array(which: int) -> Any:
+            return context.make_array(signature.args[which])(context, builder, args[which])
+
+        zero, most = llvm.vector(kind, lanes, 0.0), llvm.spread(builder, args[3], lanes)
+        numbers = llvm.vector(llvm.I32, lanes, list(range(lanes)))
+        found, odd = (llvm.alloca(builder, llvm.I64(0)) for _ in range(2))
+        for count in (found, odd):
+            builder.store(llvm.I64(0), count)
+
+        def add_number(count: Any, mask: Any) -> None:
+            bits = builder.bitcast(mask, ir.IntType(lanes))
+            name = f"llvm.ctpop.i{lanes}"
+            number = builder.zext(llvm.call(builder, name, bits, returns=bits.type), llvm.I64)
+            builder.store(builder.add(builder.load(count), number), count)
+
+        def write(vector: Any, which: int, mask: Any) -> None:
+            element = "f" if vector.type.element == kind else "i"
+            width = bits if element == "f" else 32
+            name = f"llvm.x86.avx512.mask.compress.v{lanes}{element}{width}"
+            packed = llvm.call(builder, name, vector, vector.type(None), mask, returns=vector.type)
+            place = builder.gep(array(which).data, [builder.load(found)])
+            builder.store(packed, builder.bitcast(place, vector.type.as_pointer()), align=4)
+
+        def block(place: Any, mask: Any) -> None:
+            def loaded(which: int) -> Any:
+                return llvm.load(builder, lanes, array(which).data, place, mask)
+
+            value = loaded(0)
+            if weighted:
+                value = builder.fmul(value, loaded(1))
+            else:
+                finite = builder.fcmp_ordered("==", builder.fsub(value, value), zero)
+                add_number(odd, builder.and_(mask, builder.not_(finite)))
+            value = builder.fadd(value, loaded(2))
+            within = builder.and_(mask, builder.fcmp_ordered("<=", value, most))
+            write(value, 4, within)
+            first = llvm.spread(builder, builder.trunc(place, llvm.I32), lanes)
+            write(builder.add(first, numbers), 5, within)
+            add_number(found, within)
+
+        llvm.for_blocks(builder, builder.extract_value(array(0).shape, 0), lanes, block)
+        results = [builder.load(count) for count in (found, odd)]
+        return context.make_tuple(builder, signature.return_type, results)
+
+    returns = _tuple((types.int64, types.int64))
+    return returns(values, weight, offset, number, row, places), generate
