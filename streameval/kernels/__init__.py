@@ -16,6 +16,7 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     stretches     the counter of ranks alone, by stretch of the gallery
     grids         uniform cells over a row of a tile, and the edges that touch them
     cells         values to cells, and counts of cells
+    selection     the values of a row that may be of interest, where they are few
     buckets       the same where a row has many edges
     caches        compiled kernels that an older source left behind
 
