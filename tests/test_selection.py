@@ -66,6 +66,8 @@ def test_a_limit_is_not_below_what_may_be_of_interest() -> None:
         assert limit >= max(0.3 + 1e-9, reach)
         assert limit <= np.nextafter(np.float32(max(0.3 + 1e-9, reach)), np.float32(np.inf))
     assert limit_of(tied[:0], 1e-9, 0.5, like) == np.float32(0.5)
+    assert limit_of(tied, 1e-9, np.nan, like) == np.inf
+    assert not few_up_to(limit_of(tied - np.inf, np.inf, 0.5, like), like, None, like)
 
 
 def test_few_are_told_by_a_sample() -> None:

@@ -43,8 +43,8 @@ class Room(NamedTuple):
     ----------
     values : [n + BEYOND] float32 or float64
     cells : [n + BEYOND] uint16
-    every : [n] uint32
-        0 to n − 1.
+    every : [n + BEYOND] uint32
+        0, 1, 2 and so on.
     chosen : [n + BEYOND] uint32
     """
 
@@ -57,7 +57,7 @@ class Room(NamedTuple):
 @compiled
 def room_for_cells(n, like):  # type: ignore[no-untyped-def]
     """Return memory for rows of n values, of the dtype of an array."""
-    size, every = n + BEYOND, np.arange(n).astype(np.uint32)
+    size, every = n + BEYOND, np.arange(n + BEYOND).astype(np.uint32)
     cells, chosen = np.empty(size, np.uint16), np.empty(size, np.uint32)
     return Room(np.empty(size, like.dtype), cells, every, chosen)
 
@@ -111,17 +111,20 @@ def limit_of(tied, band, reach, like):  # type: ignore[no-untyped-def]
     tied : [m] float64
         The levels of its edges, ascending.
     band, reach : float
-        The query's nearest negative may be up to the latter.
+        The query's nearest negative may be up to the latter; NaN and +inf where that is open.
     """
-    most = max(tied[len(tied) - 1] + band, reach) if len(tied) else reach
-    return round_up(most, like)
+    if len(tied) and not tied[len(tied) - 1] + band <= reach:
+        most = tied[len(tied) - 1] + band  # perhaps NaN, too
+    else:
+        most = reach
+    return round_up(most if reach < np.inf else np.inf, like)
 
 
 @compiled
 def few_up_to(limit, values, weight, offset):  # type: ignore[no-untyped-def]
     """Tell by a sample whether few values of a row are up to a limit."""
     n, few = len(values), 0
-    if limit == np.inf:
+    if not limit < np.inf:
         return False
     for s in range(4 * SAMPLED):  # four to a cache line
         k = min((s // 4) * (n // SAMPLED) + 4 * (s % 4), n - 1)
