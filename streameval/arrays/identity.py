@@ -206,8 +206,12 @@ def _under(path: str) -> Iterator[Entry]:
     size = "" if is_folder else str(status.st_size)
     yield Entry(path, size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
     if is_folder:
-        with os.scandir(path) as found:
-            names = sorted(entry.path for entry in found)
+        try:
+            with os.scandir(path) as found:
+                names = sorted(entry.path for entry in found)
+        except (FileNotFoundError, NotADirectoryError):  # removed, or replaced, since
+            yield Entry(path, ABSENT)
+            return
         for name in names:
             yield from _under(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -12,7 +13,7 @@ import inputs
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from support.arrays import FORMATS, Array, digest
+from support.arrays import FORMATS, Array, digest, unchanging
 from support.run import checkpoint_module
 
 import streameval as se
@@ -274,3 +275,22 @@ def test_an_input_that_changes_before_a_run_is_resumed(
     else:
         fault(files, other)
     check(uri, route, lambda: evaluate(uri, **kept, resume=True), expected[route])
+
+
+@pytest.mark.parametrize("left", ["nothing", "a file"])
+def test_a_folder_that_is_removed_while_it_is_listed(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "own.zarr"
+    folder.mkdir()
+    listed = os.scandir
+
+    def scandir(path: str) -> Any:
+        if Path(path) == folder:
+            folder.rmdir()
+            if left == "a file":
+                folder.touch()
+        return listed(path)
+
+    with pytest.raises(se.InputError, match=r"own\.zarr"), unchanging(folder):
+        monkeypatch.setattr(os, "scandir", scandir)

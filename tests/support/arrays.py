@@ -16,6 +16,7 @@ from streameval.arrays.convert import convert as convert
 from streameval.arrays.fingerprint import content as content
 from streameval.arrays.fingerprint import fingerprint as fingerprint
 from streameval.arrays.fingerprint import of_labels as of_labels
+from streameval.arrays.identity import unchanging as unchanging
 from streameval.arrays.memory import LoadedArray as LoadedArray
 from streameval.arrays.npy import NpyArray as NpyArray
 from streameval.arrays.uri import FORMATS as FORMATS
@@ -42,4 +43,5 @@ __all__ = [
     "parse_uri",
     "remote_module",
     "scattered_module",
+    "unchanging",
 ]
