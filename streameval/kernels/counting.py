@@ -136,18 +136,9 @@ class RankCounter:
                 reach = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
                 grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
                 where = self.edges, self.counts
+                crowding = crowd, crowded, self._vectors
                 row, self._filled, not_finite = count_tile(
-                    part,
-                    levels,
-                    grid,
-                    row,
-                    left,
-                    right,
-                    *where,
-                    *noted,
-                    crowd,
-                    crowded,
-                    self._vectors,
+                    part, levels, grid, row, left, right, *where, *noted, *crowding
                 )
                 self.not_finite += not_finite
                 if row < len(values):

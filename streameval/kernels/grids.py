@@ -40,12 +40,18 @@ def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
     return np.int64(x)
 
 
+@compiled(inline="always")
+def place_of_sample(s, n):  # type: ignore[no-untyped-def]
+    """Return one of the places of a row of n values that are looked at, four to a cache line."""
+    return min((s // 4) * (n // SAMPLED) + 4 * (s % 4), n - 1)
+
+
 @compiled
 def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
     """Return between what most values of a row lie; (inf, −inf) where that can't be told."""
     low, high = np.inf, -np.inf
-    for s in range(4 * SAMPLED):  # four to a cache line
-        k = min((s // 4) * (values.shape[0] // SAMPLED) + 4 * (s % 4), values.shape[0] - 1)
+    for s in range(4 * SAMPLED):
+        k = place_of_sample(s, values.shape[0])
         value = np.float64(product(values, weight, k) + offset[k])
         if value != np.inf:
             low, high = min(low, value), max(high, value)

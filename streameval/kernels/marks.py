@@ -15,8 +15,8 @@ from streameval.kernels.filters import FilterTile, Operands, PairColumns
 from streameval.kernels.limits import Sides, limits_of
 from streameval.kernels.multiplier import gallery_row_seconds
 from streameval.kernels.sieve import Panels, mark
-from streameval.kernels.sieve_units import ITEMS
 from streameval.kernels.tiles import Doubts, Tile, as_matrix
+from streameval.kernels.vector_unit import ITEMS
 from streameval.typing import (
     BoolArray,
     ByteArray,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import llvmlite.binding
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
@@ -18,9 +17,9 @@ from numba import types
 from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.kernels.cells import quantise
-from streameval.kernels.grids import LAST, SAMPLED
+from streameval.kernels.grids import LAST, SAMPLED, place_of_sample
 from streameval.kernels.matrix_unit import is_native
-from streameval.kernels.processor import AVX512
+from streameval.kernels.multiplier import has_avx512
 from streameval.kernels.tiles import product, round_up
 from streameval.typing import FloatingArray
 
@@ -32,8 +31,7 @@ _tuple: Any = types.Tuple
 
 def selects() -> bool | None:
     """Return whether this processor selects by vectors; None where it is not worth it."""
-    features = llvmlite.binding.get_host_cpu_features()
-    return (is_native() and all(features.get(group) for group in AVX512)) or None
+    return (is_native() and has_avx512()) or None
 
 
 class Room(NamedTuple):
@@ -123,11 +121,11 @@ def limit_of(tied, band, reach, like):  # type: ignore[no-untyped-def]
 @compiled
 def few_up_to(limit, values, weight, offset):  # type: ignore[no-untyped-def]
     """Tell by a sample whether few values of a row are up to a limit."""
-    n, few = len(values), 0
+    few = 0
     if not limit < np.inf:
         return False
-    for s in range(4 * SAMPLED):  # four to a cache line
-        k = min((s // 4) * (n // SAMPLED) + 4 * (s % 4), n - 1)
+    for s in range(4 * SAMPLED):
+        k = place_of_sample(s, len(values))
         few += product(values, weight, k) + offset[k] <= limit
     return few <= FEW * 4 * SAMPLED
 

@@ -26,9 +26,7 @@ from streameval.distances.sums import greatest
 from streameval.kernels.limits import Limits
 from streameval.kernels.matrix_unit import LINE_BYTES, STEP, configuration, configure, release
 from streameval.kernels.sieve_units import (
-    FOURS,
     HEAD,
-    ITEMS,
     QUERIES,
     RECORD,
     SUMS,
@@ -41,6 +39,7 @@ from streameval.kernels.sieve_units import (
     write_digits,
 )
 from streameval.kernels.tiles import as_matrix
+from streameval.kernels.vector_unit import FOURS, ITEMS
 from streameval.typing import AnyArray, ByteArray, Float32Array, FloatArray, IntArray
 
 MARKED_ROWS = 1024  # queries of a tile

@@ -47,23 +47,27 @@ from streameval.distances.llvm import (
 from streameval.kernels.limits import is_wanted
 from streameval.kernels.matrix_unit import STEP, TILE_ROWS, at_offset, instruction
 from streameval.kernels.plain_unit import pointer
+from streameval.kernels.vector_unit import (
+    FOURS,
+    HALVES,
+    ITEMS,
+    LANES,
+    LINE,
+    WHOLE,
+    add_products,
+    loaded,
+)
 
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
-ITEMS = 32  # gallery rows of a panel
 QUERIES = 32  # that the matrix unit takes at a time
-UNROLLED = 4  # vectors of 512 bits take so many fours of columns in a round
 WIDE = 12  # queries that vectors of 512 bits take: with a panel, their sums fill the registers
 NARROW = 4  # queries that vectors of 256 bits take, with half a panel at a time
-LANES = 16  # numbers of 32 bits in a register
-LINE = 4 * LANES
-FOURS = 4 * ITEMS  # bytes of four columns of a panel
 HEAD = 16 * ITEMS  # bytes of its biases, weights and limits
 RECORD = 32  # bytes of a query's record
 SUMS = 4 * QUERIES * ITEMS  # bytes of the sums of some queries and a panel
 
-_floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
-_halves = range(ITEMS // LANES)
+_floats = vector(FLOAT, LANES)
 _shorts, _ones = vector(I16, LANES), vector(I16, LANES, 1)
 
 
@@ -97,11 +101,6 @@ def write_digits(builder, row, width, scale, digits, sums):  # type: ignore[no-u
         builder.store(halved(builder, builder.load(total)), target)
 
 
-def _loaded(builder: Any, start: Any, kind: Any) -> list[Any]:
-    """Return a number of each row of a panel, in two vectors."""
-    return [builder.load(at_offset(builder, start, LINE * half, kind), align=4) for half in _halves]
-
-
 def _comparison(
     builder: Any, panel: Any, records: Any, shift: Any, marks: Any, apart: Any
 ) -> Callable[[Any, dict[int, Any]], None]:
@@ -109,9 +108,9 @@ def _comparison(
 
     It writes the 16 bits of each half.
     """
-    biases = _loaded(builder, panel, _whole)
+    biases = loaded(builder, panel, WHOLE)
     weights, near, far = (
-        _loaded(builder, at_offset(builder, panel, place * HEAD // 4), _floats)
+        loaded(builder, at_offset(builder, panel, place * HEAD // 4), _floats)
         for place in (1, 2, 3)
     )
 
@@ -121,7 +120,7 @@ def _comparison(
     def compare(query: Any, sums: dict[int, Any]) -> None:
         record = at_offset(builder, records, builder.mul(query, I64(RECORD)))
         address = builder.add(builder.load(at_offset(builder, record, 0, I64)), shift)
-        offsets = _loaded(builder, builder.inttoptr(address, I8.as_pointer()), _floats)
+        offsets = loaded(builder, builder.inttoptr(address, I8.as_pointer()), _floats)
         single = [
             builder.load(at_offset(builder, record, place, FLOAT)) for place in range(8, RECORD, 4)
         ]
@@ -158,7 +157,7 @@ def _of_sums(builder: Any, sums: Any, compare: Callable[[Any, dict[int, Any]], N
 
     def compare_stored(query: Any) -> None:
         own = at_offset(builder, sums, builder.mul(query, I64(4 * ITEMS)))
-        compare(query, dict(enumerate(_loaded(builder, own, _whole))))
+        compare(query, dict(enumerate(loaded(builder, own, WHOLE))))
 
     return compare_stored
 
@@ -197,12 +196,12 @@ def multiply_and_compare(  # type: ignore[no-untyped-def]
         own = at_offset(builder, queries, builder.mul(loop.index, I64(STEP)))
         other = at_offset(builder, first, builder.mul(loop.index, I64(STEP * ITEMS)))
         call(builder, "llvm.x86.tileloaddt164", I8(4), own, stride)
-        for half in _halves:
+        for half in HALVES:
             source = at_offset(builder, other, half * LINE)
             call(builder, "llvm.x86.tileloadd64", I8(6 + half), source, I64(FOURS))
             call(builder, "llvm.x86.tdpbusd", I8(half), I8(4), I8(6 + half))
         call(builder, "llvm.x86.tileloaddt164", I8(5), at_offset(builder, own, below), stride)
-        for half in _halves:
+        for half in HALVES:
             call(builder, "llvm.x86.tdpbusd", I8(2 + half), I8(5), I8(6 + half))
         begin = builder.mul(loop.index, rows)
         left = builder.sub(I64(QUERIES), begin)
@@ -220,28 +219,14 @@ def mark_wide(  # type: ignore[no-untyped-def]
     builder, queries, stride, panel, fours, records, shift, marks, apart, count
 ):
     """Mark the pairs of queries and a panel by vectors of 512 bits (AVX-512 VNNI), 12 at a time."""
-    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in _halves] for _ in range(WIDE)]
+    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in HALVES] for _ in range(WIDE)]
     compare = _comparison(builder, panel, records, shift, marks, apart)
     first = at_offset(builder, panel, HEAD)
     with _groups(builder, count, WIDE) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
         clear(builder, sums)
-        with rolled(builder, builder.udiv(fours, I64(UNROLLED))) as loop:
-            items = at_offset(builder, first, builder.mul(loop.index, I64(UNROLLED * FOURS)))
-            place = at_offset(builder, own_rows, builder.mul(loop.index, I64(UNROLLED * 4)))
-            addresses = [
-                at_offset(builder, place, builder.mul(stride, I64(number)))
-                for number in range(WIDE)
-            ]
-            for step in range(UNROLLED):
-                rows = _loaded(builder, at_offset(builder, items, step * FOURS), _whole)
-                for address, own in zip(addresses, sums, strict=True):
-                    four = builder.load(at_offset(builder, address, 4 * step, I32))
-                    four = spread(builder, four, LANES)
-                    for half, total in zip(_halves, own, strict=True):
-                        given = builder.load(total), four, rows[half]
-                        name = "llvm.x86.avx512.vpdpbusd.512"
-                        builder.store(call(builder, name, *given, returns=_whole), total)
+        name = "llvm.x86.avx512.vpdpbusd.512"
+        add_products(builder, name, sums, own_rows, stride, first, fours)
         for number, own in enumerate(sums):
             totals = {half: builder.load(total) for half, total in enumerate(own)}
             compare(builder.add(start, I64(number)), totals)
@@ -261,7 +246,7 @@ def mark_narrow(  # type: ignore[no-untyped-def]
     first = at_offset(builder, panel, HEAD)
     with _groups(builder, count, NARROW) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
-        for half in _halves:
+        for half in HALVES:
             clear(builder, sums)
             with rolled(builder, builder.udiv(fours, I64(2))) as loop:
                 offset = builder.add(builder.mul(loop.index, I64(2 * FOURS)), I64(LINE * half))

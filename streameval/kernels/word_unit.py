@@ -18,24 +18,19 @@ from streameval.distances import llvm
 from streameval.distances.llvm import FLOAT, I16, I32, I64, alloca, call, spread, vector
 from streameval.kernels.matrix_unit import LINE_BYTES, at_offset, instruction, transposed
 from streameval.kernels.plain_unit import pointer
+from streameval.kernels.vector_unit import FOURS, HALVES, ITEMS, LANES, WHOLE, add_products
 
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 SLICE = 32  # columns whose products are added up without rounding
-LANES = 16  # sums in a register, rows that are packed together
-ITEMS = 2 * LANES  # gallery rows of a panel
 COLUMNS = 32  # packed together: a register of words
-UNROLLED = 4  # pairs of columns in a round: their addresses are added to once
 TOGETHER = 7  # queries: their sums with a panel, of words and of slices, fill the registers
-PAIR = 4 * ITEMS  # bytes of two columns of a panel
-LINE = 4 * LANES
 
 # No sum overflows, so that none is saturated: `vpdpwssd` is the same, but LLVM makes two
 # instructions of it for many processors (https://github.com/llvm/llvm-project/issues/84182).
 ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssds.512"
 
-_floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
-_halves = range(ITEMS // LANES)
+_floats = vector(FLOAT, LANES)
 
 
 @instruction("ana")
@@ -86,12 +81,12 @@ def pack_words(builder, rows, stride, scales, target, apart, across, squares):  
         total = builder.fadd(builder.load(address, align=4), builder.fmul(lost, lost))
         builder.store(total, address, align=4)
         numbers = builder.trunc(builder.fptosi(whole, vector(I32, COLUMNS)), vector(I16, COLUMNS))
-        written.append(builder.bitcast(numbers, _whole))
+        written.append(builder.bitcast(numbers, WHOLE))
     with builder.if_else(across) as (then, otherwise):
         for branch, change in ((then, True), (otherwise, False)):
             with branch:
                 for number, words in enumerate(transposed(builder, written) if change else written):
-                    address = at_offset(builder, target, builder.mul(apart, I64(number)), _whole)
+                    address = at_offset(builder, target, builder.mul(apart, I64(number)), WHOLE)
                     builder.store(words, address, align=LINE_BYTES)
 
 
@@ -104,32 +99,15 @@ def multiply_words(  # type: ignore[no-untyped-def]
     All but `stride`, `slices`, `apart`, `rows` and `columns` are addresses.
     """
     totals, sums = (
-        [[alloca(builder, vector(kind, LANES, 0)) for _ in _halves] for _ in range(TOGETHER)]
+        [[alloca(builder, vector(kind, LANES, 0)) for _ in HALVES] for _ in range(TOGETHER)]
         for kind in (I32, FLOAT)
     )
     llvm.clear(builder, sums)
     with cgutils.for_range(builder, slices) as loop:
         llvm.clear(builder, totals)
-        first = at_offset(builder, panel, builder.mul(loop.index, I64(SLICE // 2 * PAIR)))
+        first = at_offset(builder, panel, builder.mul(loop.index, I64(SLICE // 2 * FOURS)))
         left = at_offset(builder, queries, builder.mul(loop.index, I64(2 * SLICE)))
-        with llvm.rolled(builder, I64(SLICE // 2 // UNROLLED)) as inner:
-            pairs = at_offset(builder, first, builder.mul(inner.index, I64(UNROLLED * PAIR)))
-            place = at_offset(builder, left, builder.mul(inner.index, I64(UNROLLED * 4)))
-            addresses = [
-                at_offset(builder, place, builder.mul(stride, I64(query)))
-                for query in range(TOGETHER)
-            ]
-            for number in range(UNROLLED):
-                items = [
-                    builder.load(at_offset(builder, pairs, number * PAIR + half * LINE, _whole))
-                    for half in _halves
-                ]
-                for address, own in zip(addresses, totals, strict=True):
-                    pair = builder.load(at_offset(builder, address, 4 * number, I32))
-                    pair = spread(builder, pair, LANES)
-                    for total, item in zip(own, items, strict=True):
-                        given = builder.load(total), pair, item
-                        builder.store(call(builder, ADD_PRODUCTS, *given, returns=_whole), total)
+        add_products(builder, ADD_PRODUCTS, totals, left, stride, first, I64(SLICE // 2))
         for total, whole in zip(chain(*sums), chain(*totals), strict=True):
             value = builder.sitofp(builder.load(whole), _floats)
             builder.store(builder.fadd(builder.load(total), value), total)

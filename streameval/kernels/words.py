@@ -23,11 +23,9 @@ import numpy as np
 from streameval.compilation import compiled
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.kernels.panels import LEAST_SQUARED
+from streameval.kernels.vector_unit import FOURS, ITEMS, LANES
 from streameval.kernels.word_unit import (
     COLUMNS,
-    ITEMS,
-    LANES,
-    PAIR,
     SLICE,
     TOGETHER,
     measure,
@@ -177,8 +175,8 @@ def _pack(rows, words, size, scale, lost, across, vectors):  # type: ignore[no-u
                 at, distance = part.ctypes.data, 4 * COLUMNS
             to, apart = target + first * (size + LINE_BYTES) + 2 * left, size + LINE_BYTES
             if across:
-                to = target + first // ITEMS * ITEMS * size + left // 2 * PAIR
-                to, apart = to + first % ITEMS * 4, PAIR
+                to = target + first // ITEMS * ITEMS * size + left // 2 * FOURS
+                to, apart = to + first % ITEMS * 4, FOURS
             if vectors is None:
                 pack_plainly(at, distance, to_scale, to, apart, across, added)
             else:
