@@ -20,6 +20,8 @@ from support.kernels import (
     has_vnni,
     item_bytes,
     multiply_words_of,
+    signs_of,
+    steps_of,
     word_bytes,
     word_product,
 )
@@ -37,12 +39,27 @@ def words_of(rows: Array, vectors: bool | None) -> tuple[Words, Words]:
 
 
 def whole(words: Words, count: int, width: int) -> Array:
-    """Read the numbers of queries, [n, D]; those beyond the width are zeros."""
+    """Read the numbers of queries, [n, columns of whole slices]."""
     padded = -(-width // SLICE) * SLICE
     apart = 2 * padded + 64
     rows = words.words[: count * apart].reshape(count, apart)[:, : 2 * padded].view(np.int16)
-    assert not rows[:, width:].any()
-    return rows[:, :width].astype(np.int64)
+    return rows.astype(np.int64)
+
+
+def mixed(rows: Array) -> Array:
+    """Return rows mixed in float64: signs, then sums and differences of slices, over √2."""
+    count, width = rows.shape
+    out = np.zeros((count, -(-width // SLICE), SLICE))
+    out.reshape(count, -1)[:, :width] = rows * signs_of(width)
+    apart = 1
+    while apart < out.shape[1]:
+        for first in range(out.shape[1] - apart):
+            if first // apart % 2 == 0:
+                one, other = out[:, first].copy(), out[:, first + apart].copy()
+                out[:, first], out[:, first + apart] = one + other, one - other
+                out[:, [first, first + apart]] /= np.sqrt(2)
+        apart *= 2
+    return out.reshape(count, -1)
 
 
 @pytest.mark.parametrize("vectors", WAYS)
@@ -53,11 +70,12 @@ def test_what_words_leave_out_is_within_their_bound(vectors: Any, kind: str, wid
     rows[5] = 0
     words, panels = words_of(rows, vectors)
     numbers, scale = whole(words, len(rows), width), words.scale.astype(np.float64)
-    error = rows.astype(np.float64) - scale[:, None] * numbers
     norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    error = mixed(rows.astype(np.float64)) - scale[:, None] * numbers
     told = np.isfinite(words.lost)
     assert np.all(told == ((norms == 0) | (norms >= 1e-12)))
-    assert np.all(np.linalg.norm(error, axis=1)[told] <= (words.lost * norms)[told] * (1 + 1e-12))
+    bound = words.lost + 2.3 * 2.0**-24 * steps_of(numbers.shape[1] // SLICE)  # what mixing rounds
+    assert np.all(np.linalg.norm(error, axis=1)[told] <= (bound * norms)[told] * (1 + 1e-12))
     assert np.array_equal(words.lost, panels.lost)
     assert np.array_equal(words.scale, panels.scale[: len(rows)])
     assert not panels.scale[len(rows) :].any()
@@ -69,10 +87,33 @@ def test_no_sum_of_a_slice_overflows(vectors: Any, kind: str) -> None:
     for width in WIDTHS:
         rows = both_sides(kind, width)[0]
         numbers = whole(words_of(rows, vectors)[0], len(rows), width)
-        for start in range(0, width, SLICE):
+        for start in range(0, numbers.shape[1], SLICE):
             part = numbers[:, start : start + SLICE]
             assert (part**2).sum(axis=1).max() < 2**31
         assert np.abs(numbers).max() <= 2**15 - 1
+
+
+@pytest.mark.parametrize("width", [*WIDTHS, 640, 2048])
+def test_mixing_keeps_products(width: int) -> None:
+    q, g = (mixed(side.astype(np.float64)) for side in both_sides("normal", width))
+    plain = both_sides("normal", width)
+    assert np.allclose(
+        q @ g.T, plain[0].astype(np.float64) @ plain[1].T, rtol=0, atol=1e-12 * width
+    )
+
+
+@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("width", [512, 640, 2048])
+def test_mixed_slices_are_about_as_long_as_each_other(vectors: Any, width: int) -> None:
+    rng = np.random.default_rng(width)
+    noise = rng.standard_normal((300, width))
+    falling = noise / np.arange(1, width + 1)  # as principal components
+    positive = np.abs(noise) + 3  # as what a rectifier leaves
+    for rows in (noise, falling, positive, np.where(np.arange(width) < SLICE, noise, 0)):
+        words, _ = words_of(rows.astype(np.float32), vectors)
+        slices = whole(words, len(rows), width).reshape(len(rows), -1, SLICE)
+        squares = (slices.astype(np.float64) ** 2).sum(axis=2)
+        assert np.all(squares.max(axis=1) <= 6 * squares.mean(axis=1))
 
 
 @pytest.mark.parametrize("vectors", WAYS)
@@ -82,7 +123,7 @@ def test_sums_of_slices_are_added_up_one_after_the_other(vectors: Any, width: in
     words, items = words_of(q, vectors)[0], words_of(g, vectors)[1]
     left, right = whole(words, len(q), width), whole(words_of(g, vectors)[0], len(g), width)
     total = np.zeros((len(q), len(g)), np.float32)
-    for start in range(0, width, SLICE):
+    for start in range(0, left.shape[1], SLICE):
         part = slice(start, start + SLICE)
         total += (left[:, part] @ right[:, part].T).astype(np.float32)
     expected = total * items.scale[: len(g)] * words.scale[:, None]

@@ -6,6 +6,7 @@ arguments, addresses among them, and write the same products of the same words, 
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from typing import Any
 
@@ -30,7 +31,32 @@ TOGETHER = 7  # queries: their sums with a panel, of words and of slices, fill t
 # instructions of it for many processors (https://github.com/llvm/llvm-project/issues/84182).
 ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssds.512"
 
-_floats = vector(FLOAT, LANES)
+ROOT = float(np.float32(math.sqrt(0.5)))
+
+_floats, _slice = vector(FLOAT, LANES), vector(FLOAT, SLICE)
+
+
+@instruction("aana")
+def give_signs(builder, row, signs, width, out):  # type: ignore[no-untyped-def]
+    """Write a row of float32 times the sign of each column, in whole slices, then zeros."""
+    row, signs = (builder.bitcast(one, FLOAT.as_pointer()) for one in (row, signs))
+
+    def write(place: Any, mask: Any) -> None:
+        given = [llvm.load(builder, SLICE, one, place, mask) for one in (row, signs)]
+        address = at_offset(builder, out, builder.mul(place, I64(4)), _slice)
+        builder.store(builder.fmul(*given), address, align=4)
+
+    llvm.for_blocks(builder, width, SLICE, write)
+
+
+@instruction("aa")
+def mix_slices(builder, first, second):  # type: ignore[no-untyped-def]
+    """Replace two slices of float32 by their sum and their difference, times `ROOT`."""
+    places = [at_offset(builder, one, 0, _slice) for one in (first, second)]
+    one, other = (builder.load(place, align=4) for place in places)
+    root = vector(FLOAT, SLICE, ROOT)
+    for change, place in zip((builder.fadd, builder.fsub), places, strict=True):
+        builder.store(builder.fmul(change(one, other), root), place, align=4)
 
 
 @instruction("ana")

@@ -76,6 +76,8 @@ from streameval.kernels.word_unit import SLICE as SLICE
 from streameval.kernels.word_unit import TOGETHER as TOGETHER
 from streameval.kernels.words import Words as Words
 from streameval.kernels.words import multiply_words_of as multiply_words_of
+from streameval.kernels.words import signs_of as signs_of
+from streameval.kernels.words import steps_of as steps_of
 from streameval.kernels.words import word_bytes as word_bytes
 
 __all__ = [
@@ -145,7 +147,9 @@ __all__ = [
     "selects",
     "sieve_of",
     "sieve_units",
+    "signs_of",
     "span_grid",
+    "steps_of",
     "supported",
     "threshold_distances",
     "up_to",
