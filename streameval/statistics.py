@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.stretches import cumulated, entries_of, histogram_of, joined
+from streameval.stretches import cumulated, entries_of, histogram_of, joined, left_of
 from streameval.threads import spread
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
@@ -349,7 +349,7 @@ class RankStatistics:
     def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some positives, by a mask [P], without `WHOLE_FIELDS`."""
         kept_rows: dict[str, Any] = dict.fromkeys(WHOLE_FIELDS) | self._rows({"positive": kept})
-        return replace(self, indptr=cumulated(kept)[self.indptr], **kept_rows)
+        return replace(self, indptr=left_of(kept, self.indptr), **kept_rows)
 
     def with_mean_group(self, group: IntArray) -> RankStatistics:
         """Return the statistics with the groups that means are over, [Q] int64."""

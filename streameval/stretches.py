@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from streameval.typing import AnyArray, IntArray
+from streameval.typing import AnyArray, BoolArray, IntArray
 
 
 def rows_of(indptr: IntArray) -> IntArray:
@@ -26,6 +26,21 @@ def cumulated(counts: AnyArray | list[int]) -> IntArray:
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
+
+
+def sums_of(values: AnyArray, indptr: IntArray) -> IntArray:
+    """Return the sum of each stretch of counts or flags, [n] int64."""
+    sums, filled = np.zeros(len(indptr) - 1, np.int64), indptr[1:] > indptr[:-1]
+    if filled.any():
+        flags = values.dtype == np.bool_
+        numbers = (values.view(np.uint8) if flags else values)[: indptr[-1]]
+        sums[filled] = np.add.reduceat(numbers, indptr[:-1][filled], dtype=np.int64)
+    return sums
+
+
+def left_of(kept: BoolArray, indptr: IntArray) -> IntArray:
+    """Return where stretches begin once some of their entries are kept, by a mask, [n + 1]."""
+    return cumulated(sums_of(kept, indptr))
 
 
 def entries_of(begin: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:

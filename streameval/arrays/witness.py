@@ -63,11 +63,10 @@ class Readings:
             at = np.searchsorted(known, rows)
             new = at == len(known)
             new[~new] = known[at[~new]] != rows[~new]
-            joined = (
-                np.insert(known, at[new], rows[new]),
-                np.insert(own, at[new], digests[new]),
-            )
-            check_rows(name, joined, rows, digests)
+            check_rows(name, (known, own), rows, digests)
+            joined = known, own
+            if new.any():
+                joined = np.insert(known, at[new], rows[new]), np.insert(own, at[new], digests[new])
             self.rows[name] = joined
 
     def joined(self) -> Readings:

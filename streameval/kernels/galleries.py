@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import Edges, Positives
-from streameval.stretches import cumulated, rows_of
+from streameval.stretches import cumulated, left_of, rows_of, sums_of
 from streameval.typing import Int32Array, IntArray
 
 WAYS = 4  # counters of a slot: an addition would wait for the one before to the same
@@ -54,7 +54,7 @@ class Galleries(NamedTuple):
         column[item] = np.arange(len(item))
         own = column[self.item]
         kept = own >= 0
-        return self._of_pairs(cumulated(kept)[self.indptr], own[kept], len(item))
+        return self._of_pairs(left_of(kept, self.indptr), own[kept], len(item))
 
     @property
     def number(self) -> int:
@@ -63,9 +63,7 @@ class Galleries(NamedTuple):
 
     def sizes(self, start: int, stop: int) -> IntArray:
         """Return how many items of a range are in each gallery, [T]."""
-        inside = cumulated((self.item >= start) & (self.item < stop))
-        sizes: IntArray = np.diff(inside[self.indptr])
-        return sizes
+        return sums_of((self.item >= start) & (self.item < stop), self.indptr)
 
     def numbers_of(self, indptr: IntArray, item: IntArray) -> IntArray:
         """Return how many of the listed items of each query are in each gallery, [T, m]."""

@@ -21,7 +21,7 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, mean, rounded
 from streameval.statistics import RankStatistics
-from streameval.stretches import cumulated
+from streameval.stretches import sums_of
 from streameval.typing import AnyArray, FloatArray, IntArray, Span
 
 POSITIVES = 1 << 17  # of a block of queries: what is made of them stays in the cache
@@ -160,7 +160,7 @@ def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
         "positives": stats.positives,
         "negatives": stats.negatives,
         "ignored": stats.ignored,
-        "ties": np.diff(cumulated(stats.tied)[stats.indptr]),
+        "ties": sums_of(stats.tied, stats.indptr),
         "nearest_positive": nearest,
         "nearest_negative": np.where(stats.negatives > 0, stats.nearest_negative, np.nan),
         "first_rank": first_rank,

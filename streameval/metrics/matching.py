@@ -16,7 +16,7 @@ from streameval.metrics.blocks import RankedQueries, Totals, normalised_threshol
 from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import Measure, Metric, Value
 from streameval.metrics.parameters import choice, threshold
-from streameval.stretches import cumulated
+from streameval.stretches import sums_of
 from streameval.typing import FloatArray
 
 NOTHING_RETURNED = "nothing is returned at this τ"
@@ -112,7 +112,7 @@ def false_non_match_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]
     """Return false non-matches and genuine pairs by query, [2, Q] float64."""
     stats = ranked.stats
     missed = stats.positive_distance > stats.thresholds[_index(stats.thresholds, tau) or 0]
-    by_query = np.diff(cumulated(missed)[stats.indptr])
+    by_query = sums_of(missed, stats.indptr)
     return [np.array([by_query, stats.positives], dtype=np.float64)]
 
 

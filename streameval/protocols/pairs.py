@@ -21,7 +21,7 @@ from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
-from streameval.stretches import cumulated, rows_of
+from streameval.stretches import cumulated, left_of, rows_of, sums_of
 from streameval.typing import BoolArray, IntArray
 
 MASKS = ("positive", "same_identity", "junk")
@@ -103,8 +103,7 @@ class Pairs:
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
-        listed = np.flatnonzero(self.positive)
-        return np.searchsorted(listed, self.indptr).astype(np.int64), self.item[listed]
+        return left_of(self.positive, self.indptr), self.item[self.positive]
 
     def listed_in(self, start: int, stop: int, chosen: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item) of those of some listed pairs that are in a gallery range.
@@ -112,14 +111,14 @@ class Pairs:
         They are chosen by a mask [L].
         """
         kept = chosen & (self.item >= start) & (self.item < stop)
-        return cumulated(kept)[self.indptr], self.item[kept]
+        return left_of(kept, self.indptr), self.item[kept]
 
     def among(self, items: BoolArray) -> Pairs:
         """Return the pairs where the other items, by a mask [G], are junk and not listed."""
         kept = items[self.item]
         return replace(
             self,
-            indptr=cumulated(kept)[self.indptr],
+            indptr=left_of(kept, self.indptr),
             item=self.item[kept],
             positive=self.positive[kept],
             same_identity=self.same_identity[kept],
@@ -148,7 +147,7 @@ class Pairs:
         counts[1] = np.count_nonzero(~taking_part) + by_class[classes.query]
         for queries in spans(np.diff(self.indptr)):  # what is held beside the pairs stays small
             begins = self.indptr[queries[0] : queries[1] + 1]
-            listed = slice(begins[0], begins[-1])
+            listed, begins = slice(begins[0], begins[-1]), begins - begins[0]
             item, positive = self.item[listed], self.positive[listed]
             inside = (item >= start) & (item < stop)
             by_rule = self.junk[item]
@@ -156,8 +155,7 @@ class Pairs:
                 by_rule |= classes.ignored(classes.query[slice(*queries)][rows_of(begins)], item)
             chosen = (positive, ~positive & ~by_rule, self.same_identity[listed])
             for count, some in zip(counts, chosen, strict=True):
-                sums = cumulated(some & inside)
-                count[slice(*queries)] += np.diff(sums[begins - begins[0]])
+                count[slice(*queries)] += sums_of(some & inside, begins)
         return counts[0], counts[1], counts[2]
 
     def block(self, start: int, stop: int) -> Pairs:

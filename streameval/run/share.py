@@ -21,7 +21,7 @@ from streameval.protocols.views import View, rows_at
 from streameval.single_shot.counter import Shots
 from streameval.single_shot.draws import Draws
 from streameval.statistics import RankStatistics
-from streameval.stretches import cumulated, rows_of
+from streameval.stretches import cumulated, left_of, rows_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, FloatingArray, IntArray, Span
 
 Several = tuple[RankStatistics, ...]
@@ -251,7 +251,7 @@ class Ahead(NamedTuple):
             nearest = nearest.copy()
             np.minimum.at(nearest, query, far)
         if not own.all():
-            kept = Positives(cumulated(own)[indptr], distance[own], item[own])
+            kept = Positives(left_of(own, indptr), distance[own], item[own])
             return Ahead(kept, closer[own], tied[own], tied_before[own], within, nearest)
         return Ahead(self.positives, closer, tied, tied_before, within, nearest)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import Vectors
 from streameval.errors import BadRowError, InputError, entry_point
-from streameval.kernels.edges import by_item
 from streameval.kernels.features import ExactColumns, FeatureColumns
 from streameval.kernels.limits import Wanted
 from streameval.kernels.multiplier import (
@@ -25,13 +23,13 @@ from streameval.kernels.multiplier import (
 )
 from streameval.kernels.query_block import QueryBlock
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Plan, Task, pieces, plural, ranges
+from streameval.planning.plan import Plan, Task, pieces, plural
 from streameval.planning.problem import Data
 from streameval.planning.range import UNIT_TOLERANCE, Range
-from streameval.protocols.listed import PAIRS
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Counted, Input, PlanText
+from streameval.sources.feature_pairs import parts_of
 from streameval.sources.feature_source import FeatureSource
 from streameval.sources.tiled import (
     MOST_ITEMS,
@@ -43,7 +41,6 @@ from streameval.sources.tiled import (
     open_matrix,
     working_dtype,
 )
-from streameval.threads import spread
 from streameval.typing import (
     AnyArray,
     ByteArray,
@@ -60,7 +57,6 @@ if TYPE_CHECKING:
 
 # Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
 LEAST_NORM, MOST_NORM = 1e-140, 1e150
-PART_BYTES = 4 << 20  # gallery rows of listed pairs that are read at a time
 _SCANNED_ROWS = 4096
 FIRST_ITEMS = 1024  # from which the first negatives within reach are known
 
@@ -308,44 +304,9 @@ class Features(FeatureSource, TiledSource):
         return job.cache.once("queries", (queries, self.metric), prepare)
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
-        """Cut listed pairs into parts whose gallery rows take little memory."""
-        blocks = sorted({task.queries for task in plan.tasks})
-        parts = spread(partial(self._parts_of, plan, query, item), blocks, plan.threads)
-        return list(chain.from_iterable(parts))
-
-    def _parts_of(self, plan: Plan, query: IntArray, item: IntArray, queries: Span) -> list[Chosen]:
-        """Cut the listed pairs of a block of queries."""
-        step = max(min(PART_BYTES // (self.width * self.dtype.itemsize), plan.block), 1)
-        begin, end = np.searchsorted(query, queries).tolist()
-        own, parts = (query[begin:end] - queries[0], item[begin:end]), []
-        if self.shape[1] <= end - begin < 1 << 31:
-            order, of_query, rows = by_item(*own, self.shape[1])
-        else:  # counting them would take longer than sorting
-            order = np.argsort(own[1], kind="stable")
-            of_query, rows = own[0][order], own[1][order]
-        for start, stop in self._part_spans(rows, step):
-            part = slice(start, stop)
-            span = int(rows[start]), int(rows[stop - 1]) + 1
-            name = f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
-            where = of_query[part].astype(np.int64), rows[part]
-            chosen = begin + order[part].astype(np.int64)
-            parts.append((chosen, PairPart(queries, span, *where, stop - start, name)))
-        return parts
-
-    def _part_spans(self, item: IntArray, step: int) -> list[Span]:
-        """Cut ascending items of pairs, such that a part has `step` rows and `PAIRS` at most."""
-        edges = self.gallery.edges
-        if edges is not None:  # chunks are read whole
-            cuts = np.unique(np.searchsorted(item, edges[0]))
-            return ranges(len(item), step, cuts) if len(item) else []
-        first = np.flatnonzero(np.diff(item, prepend=-1))  # pair of each row
-        spans, start = [], 0
-        while start < len(item):
-            row = int(np.searchsorted(first, start, side="right")) - 1 + step
-            stop = min(int(first[row]) if row < len(first) else len(item), start + PAIRS)
-            spans.append((start, stop))
-            start = stop
-        return spans
+        """Cut listed pairs into parts whose rows of features take little memory."""
+        row_bytes, edges = self.width * self.dtype.itemsize, self.gallery.edges or [None]
+        return parts_of(plan, query, item, self.shape, row_bytes, edges[0])
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""

@@ -14,6 +14,8 @@ from streameval.statistics import REQUIRED as REQUIRED
 from streameval.store import View as View
 from streameval.store import pack as pack
 from streameval.store import unpack as unpack
+from streameval.stretches import left_of as left_of
+from streameval.stretches import sums_of as sums_of
 
 __all__ = [
     "FIELDS",
@@ -27,7 +29,9 @@ __all__ = [
     "default_budget",
     "free_bytes",
     "give_back",
+    "left_of",
     "pack",
+    "sums_of",
     "uniform_edges",
     "unpack",
 ]

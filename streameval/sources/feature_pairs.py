@@ -1,0 +1,94 @@
+"""Listed pairs of features, cut into parts that are read together."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from streameval.kernels.edges import by_item
+from streameval.planning.plan import Plan, pieces, ranges
+from streameval.protocols.listed import PAIRS
+from streameval.run.job import PairPart
+from streameval.sources.tiled import Chosen
+from streameval.threads import spread
+from streameval.typing import AnyArray, IntArray, Span
+
+PART_BYTES = 4 << 20  # gallery rows that are read at a time
+QUERY_BYTES = 2 << 20  # query rows that stay in a cache: one is fetched for every pair
+ROW_PAIRS = 8  # for which a gallery row is read once more
+
+
+def parts_of(
+    plan: Plan,
+    query: IntArray,
+    item: IntArray,
+    shape: tuple[int, int],
+    row_bytes: int,
+    edges: IntArray | None,
+) -> list[Chosen]:
+    """Cut listed pairs into parts: see `TiledSource.pair_parts`.
+
+    Gallery rows of a part take little memory, and query rows of parts that follow each other stay
+    in a cache.
+
+    Parameters
+    ----------
+    plan : Plan
+    query, item : [p] int64
+        The pairs, in ascending order of query.
+    shape : (int, int)
+        Numbers of queries and gallery items.
+    row_bytes : int
+        Of a row of features.
+    edges : [c + 1] int64, optional
+        Where chunks of gallery rows begin, and the last ends, where they are read whole.
+    """
+    queries, gallery = shape
+    near = max(queries, 1)
+    if edges is None:  # a gallery row may be read more than once, but not for few pairs
+        near = max(QUERY_BYTES // row_bytes, ROW_PAIRS * queries * gallery // max(len(item), 1), 1)
+    rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
+
+    def cut(spans: tuple[Span, Span]) -> list[Chosen]:
+        """Cut the pairs of some of the queries of a block."""
+        block, some = spans
+        begin, end = np.searchsorted(query, some).tolist()
+        order, own, items = _sorted_by_item(query[begin:end] - block[0], item[begin:end], gallery)
+        parts = []
+        for start, stop in _part_spans(items, rows, edges):
+            part, span = slice(start, stop), (int(items[start]), int(items[stop - 1]) + 1)
+            name = f"queries {some[0]}:{some[1]}, positives in gallery {span[0]}:{span[1]}"
+            where = own[part].astype(np.int64), items[part]
+            chosen = begin + order[part].astype(np.int64)
+            parts.append((chosen, PairPart(block, span, *where, stop - start, name)))
+        return parts
+
+    blocks = sorted({task.queries for task in plan.tasks})
+    some = [(block, span) for block in blocks for span in pieces(block, near)]
+    return list(chain.from_iterable(spread(cut, some, plan.threads)))
+
+
+def _sorted_by_item(
+    query: IntArray, item: IntArray, gallery: int
+) -> tuple[AnyArray, AnyArray, IntArray]:
+    """Return the order of pairs by gallery item, and their queries and items in that order."""
+    if gallery <= len(item) < 1 << 31:
+        return by_item(query, item, gallery)
+    order = np.argsort(item, kind="stable")  # counting them would take longer
+    return order, query[order], item[order]
+
+
+def _part_spans(item: IntArray, rows: int, edges: IntArray | None) -> list[Span]:
+    """Cut ascending items of pairs, such that a part has so many rows and `PAIRS` at most."""
+    if edges is not None:  # chunks are read whole
+        cuts = np.unique(np.searchsorted(item, edges))
+        return ranges(len(item), rows, cuts) if len(item) else []
+    first = np.flatnonzero(np.diff(item, prepend=-1))  # pair of each row
+    spans, start = [], 0
+    while start < len(item):
+        row = int(np.searchsorted(first, start, side="right")) - 1 + rows
+        stop = min(int(first[row]) if row < len(first) else len(item), start + PAIRS)
+        spans.append((start, stop))
+        start = stop
+    return spans
