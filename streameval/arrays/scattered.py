@@ -76,16 +76,18 @@ def read_scattered(fileno, offset, rows, pieces, window, out):  # type: ignore[n
     for piece in range(len(pieces)):
         begin, end = pieces[piece]
         first = rows[begin]
-        alone = end - begin == 1
-        target = out[begin:] if alone else window
+        between = rows[end - 1] - first + 1 - (end - begin)
+        target = window if between else out[begin:]
         size = (rows[end - 1] - first + 1) * row_bytes
         position = offset + first * row_bytes
         if _pread(fileno, target.ctypes.data, np.uint64(size), position) != size:
             return piece
-        if alone:
+        if between == 0:
             continue
         for k in range(begin, end):
-            out[k] = window[rows[k] - first]
+            own = rows[k] - first
+            for byte in range(row_bytes):  # as a whole, numba looks at what overlaps, each time
+                out[k, byte] = window[own, byte]
     return len(pieces)
 
 

@@ -60,14 +60,15 @@ class Readings:
                 raise read_otherwise(name, f"rows {start}:{stop}")
         for name, (rows, digests) in other.rows.items():
             known, own = self.rows.get(name, (rows[:0], digests[:0]))
-            at = np.searchsorted(known, rows)
-            new = at == len(known)
-            new[~new] = known[at[~new]] != rows[~new]
-            check_rows(name, (known, own), rows, digests)
-            joined = known, own
-            if new.any():
-                joined = np.insert(known, at[new], rows[new]), np.insert(own, at[new], digests[new])
-            self.rows[name] = joined
+            if not check_rows(name, (known, own), rows, digests):
+                at = np.searchsorted(known, rows)
+                new = at == len(known)
+                new[~new] = known[at[~new]] != rows[~new]
+                known, own = (
+                    np.insert(known, at[new], rows[new]),
+                    np.insert(own, at[new], digests[new]),
+                )
+            self.rows[name] = known, own
 
     def joined(self) -> Readings:
         """Return the same with neighbouring blocks as one."""
@@ -132,15 +133,21 @@ def read_otherwise(name: str, what: str) -> ChangedError:
 
 def check_rows(
     name: str, known: tuple[IntArray, DigestArray], rows: IntArray, digests: DigestArray
-) -> None:
-    """Raise ChangedError where the digests of ascending rows differ from what is known of them."""
+) -> bool:
+    """Raise ChangedError where the digests of ascending rows differ from what is known of them.
+
+    Return whether something is known of each row.
+    """
     numbers, expected = known
-    first, last = np.searchsorted(numbers, [rows[0], rows[-1] + 1])
-    at = np.searchsorted(rows, numbers[first:last])
-    differs = (rows[at] == numbers[first:last]) & (digests[at] != expected[first:last])
+    within = slice(*np.searchsorted(numbers, [rows[0], rows[-1] + 1]).tolist())
+    numbers, expected = numbers[within], expected[within]
+    every = np.array_equal(numbers, rows)
+    at = slice(None) if every else np.searchsorted(rows, numbers)
+    differs = (rows[at] == numbers) & (digests[at] != expected)
     for which in np.flatnonzero(differs)[:1]:
-        row = numbers[first + which]
+        row = numbers[which]
         raise read_otherwise(name, f"rows {row}:{row + 1}")
+    return every
 
 
 def _are_apart(blocks: list[tuple[Span, Span]]) -> bool:
