@@ -39,7 +39,7 @@ def sums_of(values: AnyArray, indptr: IntArray) -> IntArray:
 
 
 def left_of(kept: BoolArray, indptr: IntArray) -> IntArray:
-    """Return where stretches begin once some of their entries are kept, by a mask, [n + 1]."""
+    """Return where stretches, the first at 0, begin once some entries are kept, by a mask."""
     return cumulated(sums_of(kept, indptr))
 
 

@@ -36,7 +36,7 @@ def pieces_of(rows: IntArray, row_bytes: int) -> tuple[IntArray, int]:
     Parameters
     ----------
     rows : [n] int64
-        Ascending, at least one.
+        Ascending, each once; at least one.
     row_bytes : int
         Less than `NEAR_BYTES`.
     """
@@ -59,12 +59,12 @@ def read_scattered(fileno, offset, rows, pieces, window, out):  # type: ignore[n
     offset : int
         Where row 0 begins, in bytes.
     rows : [n] int64
-        Ascending.
+        Ascending, each once.
     pieces : [p, 2] int64
         Begin and end of the rows, counted in `rows`, that are read together with what is between
         them.
     window : [w, row bytes] uint8
-        As long as the longest piece; overwritten.
+        As long as the longest piece with rows between; overwritten.
     out : [n, row bytes] uint8, written
 
     Returns

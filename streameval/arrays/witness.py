@@ -136,7 +136,7 @@ def check_rows(
 ) -> bool:
     """Raise ChangedError where the digests of ascending rows differ from what is known of them.
 
-    Return whether something is known of each row.
+    Return whether these rows, and none between them, are known.
     """
     numbers, expected = known
     within = slice(*np.searchsorted(numbers, [rows[0], rows[-1] + 1]).tolist())

@@ -11,11 +11,11 @@ The longest slice decides how fine c is, so rows are *mixed* first, which makes 
 long as each other whatever the columns are: numbers get signs, and pairs of slices become their
 sum and difference, over √2, until each has a share of all. That is one orthogonal matrix, so that
 products stay what they are but for roundings (a randomised Hadamard transform; Ailon and Chazelle,
-2009). The first of two slices of 512 columns holds 0.6 of the length of a row whose columns are in
-order of their size, as of principal components; mixed, a slice holds 0.25 to 0.3.
+2009). Of 512 columns in order of their size, as of principal components, the first of 16 slices is
+0.6 as long as the row; mixed, the longest is 0.25 to 0.37 of it, as of any other columns.
 
-The error is known from the rows, as of `panels`. It is about that of a float32 sum of 512 columns,
-and depends little on the width; a product takes half as long.
+The error is known from the rows, as of `panels`. It is some three times that of a float32 sum of
+512 columns, and depends little on the width; a product takes half as long.
 
 *Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
 rows. Both are of whole slices, of zeros beyond the columns that there are.
@@ -49,8 +49,9 @@ from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 32
 MOST = 32_767.0
-MOST_STEPS = 12  # of mixing: of 131,072 columns; more leave slices beyond unmixed
-MIXED = 2.0**-18  # what mixing changes of the length of a row, at most: 2.3 u a step
+MIXED = (
+    2.0**-18
+)  # more than mixing changes of the length of a row: 2.3 u a step, of which 10 at most
 NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
 
 Native = bool | None
@@ -67,7 +68,8 @@ class Words(NamedTuple):
     scale : [n] float32
         c; of whole panels, 0 beyond the rows that there are.
     lost : [n] float64
-        Bounds on the norm of x − c X, x mixed, by that of x; +inf where that is too small to tell.
+        Bounds on the norm of x − c X by that of the row, x being what mixing has written; +inf
+        where the norm is too small to tell.
     """
 
     words: ByteArray
@@ -121,7 +123,7 @@ def padded(width: int) -> int:
 
 def steps_of(slices: int) -> int:
     """Return how many steps mix so many slices."""
-    return min((slices - 1).bit_length(), MOST_STEPS)
+    return (slices - 1).bit_length()
 
 
 @cache
@@ -171,12 +173,12 @@ def _packed(
 def mix(row, width, signs, slices, out):  # type: ignore[no-untyped-def]
     """Write a row, mixed, in so many slices; all but numbers are addresses."""
     give_signs(row, signs, width, out)
-    apart, steps = 1, 0
-    while apart < slices and steps < MOST_STEPS:
+    apart = 1
+    while apart < slices:
         for first in range(slices - apart):
             if first & apart == 0:
                 mix_slices(out + 4 * SLICE * first, out + 4 * SLICE * (first + apart))
-        apart, steps = 2 * apart, steps + 1
+        apart *= 2
 
 
 @compiled
@@ -222,7 +224,7 @@ def _pack(rows, signs, words, size, scale, lost, across, vectors):  # type: igno
             for column in range(COLUMNS):
                 total += squares[r, column]
             if length > 0:  # two roundings more of each number
-                more = (1 + MIXED) * (1 + size * 2.0**-23)
+                more = (1 + 2 * MIXED) * (1 + size * 2.0**-23)
                 lost[first + r] = np.sqrt(total * more) / length + 3 * 2.0**-24
             else:
                 lost[first + r] = np.inf if length < 0 else 0.0

@@ -16,14 +16,14 @@ from streameval.typing import AnyArray, IntArray, Span
 
 PART_BYTES = 4 << 20  # gallery rows that are read at a time
 QUERY_BYTES = 2 << 20  # query rows that stay in a cache: one is fetched for every pair
-ROW_PAIRS = 8  # for which a gallery row is read once more
+ROW_PAIRS = 8  # for fewer a gallery row is not read again
 
 
 def parts_of(
     plan: Plan,
     query: IntArray,
     item: IntArray,
-    shape: tuple[int, int],
+    gallery: int,
     row_bytes: int,
     edges: IntArray | None,
 ) -> list[Chosen]:
@@ -37,16 +37,17 @@ def parts_of(
     plan : Plan
     query, item : [p] int64
         The pairs, in ascending order of query.
-    shape : (int, int)
-        Numbers of queries and gallery items.
+    gallery : int
+        Number of items.
     row_bytes : int
         Of a row of features.
     edges : [c + 1] int64, optional
         Where chunks of gallery rows begin, and the last ends, where they are read whole.
     """
-    queries, gallery = shape
+    blocks = sorted({task.queries for task in plan.tasks})
+    queries = sum(stop - start for start, stop in blocks)
     near = max(queries, 1)
-    if edges is None:  # a gallery row may be read more than once, but not for few pairs
+    if edges is None:
         near = max(QUERY_BYTES // row_bytes, ROW_PAIRS * queries * gallery // max(len(item), 1), 1)
     rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
 
@@ -64,7 +65,6 @@ def parts_of(
             parts.append((chosen, PairPart(block, span, *where, stop - start, name)))
         return parts
 
-    blocks = sorted({task.queries for task in plan.tasks})
     some = [(block, span) for block in blocks for span in pieces(block, near)]
     return list(chain.from_iterable(spread(cut, some, plan.threads)))
 

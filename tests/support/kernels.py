@@ -32,6 +32,7 @@ from streameval.kernels.marks import MarkTile as MarkTile
 from streameval.kernels.matrix_unit import ITEMS as ITEMS
 from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
+from streameval.kernels.multiplier import FEW_ROWS as FEW_ROWS
 from streameval.kernels.multiplier import VARIABLE as VARIABLE
 from streameval.kernels.multiplier import Product as Product
 from streameval.kernels.multiplier import _warn_once as warn_once
@@ -86,6 +87,7 @@ __all__ = [
     "BEYOND",
     "CELLS",
     "CORETYPE",
+    "FEW_ROWS",
     "ITEMS",
     "LAST",
     "LOOPS",
