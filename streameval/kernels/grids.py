@@ -109,7 +109,7 @@ def span_grid(closer, tied, band, pitch, phase, values, weight, offset):  # type
     floor = max(1e-30, (1e-7 if single else 1e-12) * max(abs(low), abs(high)))
     step = max((high - low) / (CELLS - 6), band / 4, floor)
     start = low - 2 * step
-    if pitch > 2 * step:
+    if 2 * step < pitch < CELLS * step:  # beyond, hardly one of them is in the grid
         step = pitch / np.floor(pitch / step)
         start = low - 2 * step
         start -= step * ((0.5 - (phase - start) / step) % 1.0)
