@@ -32,7 +32,7 @@ from streameval import Progress
 
 Array = npt.NDArray[Any]
 METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
-QUERIES, GALLERY, WIDTH = FEW_ROWS + 2, 150, 40  # as fewer queries are multiplied by BLAS
+QUERIES, GALLERY, WIDTH = 12, 150, 40
 
 
 def labels(rng: np.random.Generator, queries: int, gallery: int) -> dict[str, se.Labels]:
@@ -151,6 +151,11 @@ HOSTILE = (
 )
 
 
+def with_more(q: Array, g: Array) -> Array:
+    """Return queries, and gallery rows as further ones: so few are multiplied by BLAS alone."""
+    return np.concatenate([q, g[: FEW_ROWS + 2 - len(q)]])
+
+
 @pytest.mark.parametrize(
     ("data", "metric", "protocol"), spread(HOSTILE, METRICS, ["market1501", "separate-camera"])
 )
@@ -158,7 +163,8 @@ HOSTILE = (
 def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(5)
     q, g = (side.astype(np.float32) for side in data(rng))
-    sides = labels(rng, QUERIES, GALLERY)
+    q = with_more(q, g)
+    sides = labels(rng, len(q), GALLERY)
     distances = canonical_distances(q, g, metric)
     result = evaluate(se.Features(q, g, metric), **sides, protocol=protocol, threads=1)
     expected = oracle(
@@ -188,7 +194,8 @@ def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol:
 def test_any_dtype_of_features(metric: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
     q, g = ((side * 30).astype(dtype) for side in one_sign(rng))
-    sides = labels(rng, QUERIES, GALLERY)
+    q = with_more(q, g)
+    sides = labels(rng, len(q), GALLERY)
     result = evaluate(se.Features(q, g, metric), **sides, threads=1)
     expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
@@ -266,9 +273,9 @@ def test_any_chunking_of_a_stored_matrix(
     dtype: str,
     strip: bool,
 ) -> None:
-    rng, queries = np.random.default_rng(seed), 12  # of more, strips may take less
-    matrix = rng.choice(np.linspace(0.5, 2, 40), (queries, GALLERY)).astype(dtype)
-    sides = labels(rng, queries, GALLERY)
+    rng = np.random.default_rng(seed)
+    matrix = rng.choice(np.linspace(0.5, 2, 40), (QUERIES, GALLERY)).astype(dtype)
+    sides = labels(rng, QUERIES, GALLERY)
     path = tmp_path_factory.mktemp("chunks") / "d.zarr"
     array = zarr.create_array(
         path, shape=matrix.shape, chunks=chunks, dtype=dtype, zarr_format=zarr_format
@@ -484,7 +491,8 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     rng = np.random.default_rng(15)
     q, g = (side * scale for side in duplicates(rng))
     g *= 10.0 ** rng.integers(-3, 3, (GALLERY, 1))
-    sides = labels(rng, QUERIES, GALLERY)
+    q = with_more(q, g)
+    sides = labels(rng, len(q), GALLERY)
     if metric == "cosine" and scale < 1e-140:
         with pytest.raises(se.InputError, match="row 0 is too short a vector"):
             evaluate(se.Features(q, g, metric), **sides)
