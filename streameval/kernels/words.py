@@ -18,7 +18,7 @@ The error is known from the rows, as of `panels`. It is some three times that of
 512 columns, and depends little on the width; a product takes half as long.
 
 *Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
-rows. Both are of whole slices, of zeros beyond the columns that there are.
+rows. Both are of whole slices; rows are zeros beyond their columns before they are mixed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 32
 MOST = 32_767.0
-MIXED = (
-    2.0**-18
-)  # more than mixing changes of the length of a row: 2.3 u a step, of which 10 at most
+MIXED = 2.0**-18  # of a row's length: more than mixing changes, 2.3 u a step of 10 at most
 NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
 
 Native = bool | None

@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 
+from streameval.arrays.array import Array
 from streameval.kernels.edges import by_item
 from streameval.planning.plan import Plan, pieces, ranges
 from streameval.protocols.listed import PAIRS
@@ -23,9 +24,8 @@ def parts_of(
     plan: Plan,
     query: IntArray,
     item: IntArray,
-    gallery: int,
+    gallery: Array,
     row_bytes: int,
-    edges: IntArray | None,
 ) -> list[Chosen]:
     """Cut listed pairs into parts: see `TiledSource.pair_parts`.
 
@@ -37,30 +37,28 @@ def parts_of(
     plan : Plan
     query, item : [p] int64
         The pairs, in ascending order of query.
-    gallery : int
-        Number of items.
+    gallery : Array
+        Its features.
     row_bytes : int
-        Of a row of features.
-    edges : [c + 1] int64, optional
-        Where chunks of gallery rows begin, and the last ends, where they are read whole.
+        Of a row of features in memory.
     """
-    blocks = sorted({task.queries for task in plan.tasks})
-    queries = sum(stop - start for start, stop in blocks)
-    near = max(queries, 1)
-    if edges is None:
-        near = max(QUERY_BYTES // row_bytes, ROW_PAIRS * queries * gallery // max(len(item), 1), 1)
+    blocks, items = sorted({task.queries for task in plan.tasks}), gallery.shape[0]
+    near = queries = max(sum(stop - start for start, stop in blocks), 1)
+    edges = None if gallery.edges is None else gallery.edges[0]
+    if edges is None:  # else chunks are read whole, each once
+        near = max(QUERY_BYTES // row_bytes, ROW_PAIRS * queries * items // max(len(item), 1), 1)
     rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
 
     def cut(spans: tuple[Span, Span]) -> list[Chosen]:
         """Cut the pairs of some of the queries of a block."""
         block, some = spans
         begin, end = np.searchsorted(query, some).tolist()
-        order, own, items = _sorted_by_item(query[begin:end] - block[0], item[begin:end], gallery)
+        order, own, ascending = _by_item(query[begin:end] - block[0], item[begin:end], items)
         parts = []
-        for start, stop in _part_spans(items, rows, edges):
-            part, span = slice(start, stop), (int(items[start]), int(items[stop - 1]) + 1)
+        for start, stop in _part_spans(ascending, rows, edges):
+            part, span = slice(start, stop), (int(ascending[start]), int(ascending[stop - 1]) + 1)
             name = f"queries {some[0]}:{some[1]}, positives in gallery {span[0]}:{span[1]}"
-            where = own[part].astype(np.int64), items[part]
+            where = own[part].astype(np.int64), ascending[part]
             chosen = begin + order[part].astype(np.int64)
             parts.append((chosen, PairPart(block, span, *where, stop - start, name)))
         return parts
@@ -69,9 +67,7 @@ def parts_of(
     return list(chain.from_iterable(spread(cut, some, plan.threads)))
 
 
-def _sorted_by_item(
-    query: IntArray, item: IntArray, gallery: int
-) -> tuple[AnyArray, AnyArray, IntArray]:
+def _by_item(query: IntArray, item: IntArray, gallery: int) -> tuple[AnyArray, AnyArray, IntArray]:
     """Return the order of pairs by gallery item, and their queries and items in that order."""
     if gallery <= len(item) < 1 << 31:
         return by_item(query, item, gallery)

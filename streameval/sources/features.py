@@ -305,8 +305,7 @@ class Features(FeatureSource, TiledSource):
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts whose rows of features take little memory."""
-        row_bytes, edges = self.width * self.dtype.itemsize, self.gallery.edges or [None]
-        return parts_of(plan, query, item, self.shape[1], row_bytes, edges[0])
+        return parts_of(plan, query, item, self.gallery, self.width * self.dtype.itemsize)
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""

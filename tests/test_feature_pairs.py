@@ -1,0 +1,73 @@
+"""Listed pairs of features, cut into parts: each pair once, whatever the cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from reference import canonical_distances
+from support.planning import Task
+from support.runs import prepare
+from test_exactness import evaluate, labels, oracle
+
+import streameval as se
+
+QUERIES, GALLERY, WIDTH = 60, 300, 16
+ROW_BYTES = 4 * WIDTH
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(params=["in memory", "in chunks"])
+def features(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Array, Array, se.Features]:
+    """Return queries, gallery, and the source of both."""
+    rng = np.random.default_rng(0)
+    q, g = (rng.standard_normal((rows, WIDTH)).astype(np.float32) for rows in (QUERIES, GALLERY))
+    if request.param == "in memory":
+        return q, g, se.Features(q, g)
+    zarr.create_array(tmp_path / "g.zarr", data=g, chunks=(70, WIDTH))
+    return q, g, se.Features(q, tmp_path / "g.zarr")
+
+
+@pytest.fixture(params=[1, 7, 25, 1000])
+def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let so many query rows stay in a cache; gallery rows are read again for any of them."""
+    of = "streameval.sources.feature_pairs"
+    monkeypatch.setattr(f"{of}.QUERY_BYTES", request.param * ROW_BYTES)
+    monkeypatch.setattr(f"{of}.ROW_PAIRS", 0)
+    return int(request.param)
+
+
+def test_each_pair_is_in_one_part(features: tuple[Array, Array, se.Features], near: int) -> None:
+    *_, source = features
+    rng = np.random.default_rng(1)
+    blocks = [(0, 27), (27, QUERIES)]
+    plan = prepare(source, **labels(rng, QUERIES, GALLERY), threads=2).plan
+    plan = replace(plan, tasks=tuple(Task(block, (0, GALLERY)) for block in blocks))
+    query, item = np.nonzero(rng.random((QUERIES, GALLERY)) < 0.1)
+    seen = np.zeros(len(query), np.int64)
+    for chosen, part in source.pair_parts(plan, query, item):
+        seen[chosen] += 1
+        assert part.queries in blocks
+        assert np.array_equal(part.query + part.queries[0], query[chosen])
+        assert np.array_equal(part.item, item[chosen])
+        assert np.all(np.diff(part.item) >= 0)
+        assert part.pairs == len(chosen)
+        if source.gallery.edges is None:
+            assert np.ptp(query[chosen]) < near
+    assert np.all(seen == 1)
+
+
+def test_counts_do_not_depend_on_the_cut(
+    features: tuple[Array, Array, se.Features], near: int
+) -> None:
+    q, g, source = features
+    sides = labels(np.random.default_rng(2), QUERIES, GALLERY)
+    result = evaluate(source, **sides, threads=2)
+    distances = canonical_distances(q, g, "cosine")
+    assert result.statistics.equals(oracle(distances, sides, result.statistics.thresholds))
