@@ -19,6 +19,7 @@ import streameval as se
 
 QUERIES, GALLERY, WIDTH = 60, 300, 16
 ROW_BYTES = 4 * WIDTH
+ROWS, PAIRS = 40, 50  # of a part, at most
 
 Array = npt.NDArray[Any]
 
@@ -36,30 +37,40 @@ def features(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Array, Arr
 
 @pytest.fixture(params=[1, 7, 25, 1000])
 def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let so many query rows stay in a cache; gallery rows are read again for any of them."""
+    """Let so many query rows stay in a cache; gallery rows are read again for any of them.
+
+    Parts are small: of few gallery rows, and few pairs.
+    """
     of = "streameval.sources.feature_pairs"
     monkeypatch.setattr(f"{of}.QUERY_BYTES", request.param * ROW_BYTES)
     monkeypatch.setattr(f"{of}.ROW_PAIRS", 0)
+    monkeypatch.setattr(f"{of}.PART_BYTES", ROWS * ROW_BYTES)
+    monkeypatch.setattr(f"{of}.PAIRS", PAIRS)
     return int(request.param)
 
 
-def test_each_pair_is_in_one_part(features: tuple[Array, Array, se.Features], near: int) -> None:
+@pytest.mark.parametrize("share", [0, 0.002, 0.1, 1])
+def test_each_pair_is_in_one_part(
+    features: tuple[Array, Array, se.Features], near: int, share: float
+) -> None:
     *_, source = features
     rng = np.random.default_rng(1)
     blocks = [(0, 27), (27, QUERIES)]
     plan = prepare(source, **labels(rng, QUERIES, GALLERY), threads=2).plan
     plan = replace(plan, tasks=tuple(Task(block, (0, GALLERY)) for block in blocks))
-    query, item = np.nonzero(rng.random((QUERIES, GALLERY)) < 0.1)
+    query, item = np.nonzero(rng.random((QUERIES, GALLERY)) < share)
     seen = np.zeros(len(query), np.int64)
     for chosen, part in source.pair_parts(plan, query, item):
         seen[chosen] += 1
         assert part.queries in blocks
         assert np.array_equal(part.query + part.queries[0], query[chosen])
         assert np.array_equal(part.item, item[chosen])
-        assert np.all(np.diff(part.item) >= 0)
+        assert part.gallery == (part.item.min(), part.item.max() + 1)
         assert part.pairs == len(chosen)
         if source.gallery.edges is None:
             assert np.ptp(query[chosen]) < near
+            assert len(np.unique(part.item)) <= ROWS
+            assert len(chosen) <= PAIRS
     assert np.all(seen == 1)
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.stretches import cumulated
 from streameval.threads import spread
-from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
+from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 STEPS = 100  # of τ
 SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
@@ -172,46 +172,6 @@ def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-unty
                 if k - start > 1:
                     items[start:k] = np.sort(items[start:k])
                 start = k
-
-
-def by_item(query: IntArray, item: IntArray, gallery: int) -> tuple[AnyArray, AnyArray, IntArray]:
-    """Sort listed pairs by gallery item, those of an item as they are listed, by counting.
-
-    Parameters
-    ----------
-    query, item : [p] int64
-        p < 2³¹.
-    gallery : int
-        Number of items.
-
-    Returns
-    -------
-    order : [p] int32
-    query : [p] int32
-    item : [p] int64
-        Ascending.
-    """
-    order, queries = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
-    items, start = np.empty(len(item), np.int64), np.zeros(gallery + 1, np.int64)
-    _sort_by_item(query, item, start, order, queries, items)
-    return order, queries, items
-
-
-@compiled
-def _sort_by_item(query, item, start, order, queries, items):  # type: ignore[no-untyped-def]
-    """Write what `by_item` returns; NumPy's memory has larger pages than that of kernels."""
-    for t in range(len(item)):
-        start[item[t] + 1] += 1
-    place = 0
-    for k in range(len(start) - 1):
-        count = start[k + 1]
-        start[k] = place
-        items[place : place + count] = k
-        place += count
-    for t in range(len(item)):  # order and query together: each is far from the one before
-        at = start[item[t]]
-        order[at], queries[at] = t, query[t]
-        start[item[t]] += 1
 
 
 class Edges(NamedTuple):

@@ -309,10 +309,12 @@ class Features(FeatureSource, TiledSource):
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        first = np.diff(part.item, prepend=-1) > 0  # of each gallery row
-        rows, row = part.item[first], np.cumsum(first) - 1
-        queries = self._query_block(job, part.queries).vectors
-        items = self.take_gallery(rows)
+        (start, stop), queries = part.gallery, self._query_block(job, part.queries).vectors
+        if stop - start <= len(part.item):  # about all rows
+            items, row = self.read_gallery(start, stop), part.item - start
+        else:
+            rows, row = np.unique(part.item, return_inverse=True)
+            items = self.take_gallery(rows)
         return self.distance.pairs(queries, items, part.query, row)
 
     def distance_blocks(
