@@ -39,6 +39,7 @@ from streameval.planning.plan import (
     refusal,
 )
 from streameval.planning.problem import Holders, Problem
+from streameval.stretches import cumulated
 from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
@@ -265,12 +266,28 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
     shards = []
     for begin, end in ((0, large), (large, gallery)):
         count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
-        step = max(-(-(end - begin) // (count * unit)), 1) * unit
-        shards += pieces((begin, end), step)
+        shards += _evenly(problem, (begin, end), count, unit)
     if edges is not None:  # on to the end of a chunk
         ends = edges[0][np.searchsorted(edges[0], [end for _, end in shards])]
         shards = list(pairwise([0, *np.unique(ends).tolist()]))
     return shards or [(0, 0)]
+
+
+def _evenly(problem: Problem, span: Span, count: int, unit: int) -> list[Span]:
+    """Cut a range of the gallery into parts with about as many items that take part.
+
+    Parts are of whole units, but for the last.
+    """
+    begin, end = span
+    if problem.taking_part is None:
+        step = max(-(-(end - begin) // (count * unit)), 1) * unit
+        return pieces(span, step)
+    before = cumulated(problem.taking_part)
+    places = np.linspace(0, problem.gallery, len(before))
+    first, last = np.interp(span, places, before)
+    shares = np.linspace(first, last, count + 1)[1:-1]
+    cuts = np.rint(np.interp(shares, before, places) / unit).astype(np.int64) * unit
+    return list(pairwise(np.unique([begin, *np.clip(cuts, begin, end), end]).tolist()))
 
 
 def _matrix_parts(problem: Problem, process: Process, cut: Sizes) -> Holders:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from streameval.kernels.identities import IDENTITY_DOUBTS
 from streameval.protocols.listed import PAIRS
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
-from streameval.typing import IntArray
+from streameval.typing import BoolArray, IntArray
 
 Holders = dict[str, int]
 """Bytes by what holds them."""
@@ -212,6 +212,8 @@ class Problem:
         Where several evaluations count parts of tiles.
     beside : dict of str to int
         Bytes that the source holds beside, whatever the cut, by what holds them.
+    taking_part : [n] bool, optional
+        Of n items spread evenly over the gallery: which are no junk. All by default.
     """
 
     queries: int
@@ -226,6 +228,7 @@ class Problem:
     near: int = 0
     shared: SharedSizes = SharedSizes()
     beside: Holders = field(default_factory=dict)
+    taking_part: BoolArray | None = None
 
     @property
     def times(self) -> int:

@@ -53,11 +53,7 @@ class PairFinder:
         lists = {} if listed is None else listed.lists
         self._lists = {name: Listing(lists[name], len(gallery)) for name in protocol.lists}
         self._looked_up = [self._lists[name] for name in names_looked_up(terms)]
-        self.junk: BoolArray = np.zeros(len(gallery), np.bool_)
-        for label in junk_labels(gallery, protocol):
-            self.junk |= gallery.id == label
-        for term in (term for term in self._ignored if term.of_items):
-            self.junk |= np.logical_and.reduce([self._tests[test] for test in term.tests])
+        self.junk = junk_items(gallery, protocol)
         self._anchors = protocol.positive_by.anchors
         self._matches = [
             Matches(Agreement(query, gallery, sorted(columns)), len(gallery))
@@ -231,6 +227,16 @@ def names_looked_up(terms: Iterable[Term]) -> list[str]:
 def is_plain(terms: tuple[Term, ...]) -> bool:
     """Tell whether a rule asks for nothing but the same labels in some columns."""
     return len(terms) == 1 and not terms[0].different and not terms[0].tests
+
+
+def junk_items(gallery: Labels, protocol: Protocol) -> BoolArray:
+    """Tell which gallery items take part for no query, [G]."""
+    junk = np.zeros(len(gallery), np.bool_)
+    for label in junk_labels(gallery, protocol):
+        junk |= gallery.id == label
+    for term in (term for rule in protocol.ignored_by for term in rule.terms if term.of_items):
+        junk |= np.logical_and.reduce([outcome(test, gallery) for test in term.tests])
+    return junk
 
 
 def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:
