@@ -82,3 +82,16 @@ def test_counts_do_not_depend_on_the_cut(
     result = evaluate(source, **sides, threads=2)
     distances = canonical_distances(q, g, "cosine")
     assert result.statistics.equals(oracle(distances, sides, result.statistics.thresholds))
+
+
+def test_counts_do_not_depend_on_where_junk_lies() -> None:
+    rng = np.random.default_rng(3)
+    q, g = (rng.standard_normal((rows, WIDTH)).astype(np.float32) for rows in (QUERIES, 2000))
+    sides = labels(rng, QUERIES, 2000)
+    sides["gallery"].id[:1200] = -1
+    source = se.Features(q, g)
+    cuts = [task.gallery[1] for task in prepare(source, **sides, threads=2).plan.tasks]
+    assert cuts[0] > 1500
+    result = evaluate(source, **sides, threads=2)
+    distances = canonical_distances(q, g, "cosine")
+    assert result.statistics.equals(oracle(distances, sides, result.statistics.thresholds))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from profiles import examples
 from support.planning import (
     Data,
@@ -60,6 +61,7 @@ problems = st.builds(
         entries=st.integers(0, 1000),
         fields=st.integers(1, 2),
     ),
+    taking_part=st.none() | arrays(np.bool_, st.integers(1, 50)),
 )
 
 
@@ -223,6 +225,30 @@ def test_a_large_gallery_is_cut_at_chunks_without_gaps(
     unit = chunk if plan.block % chunk == 0 else plan.block
     assert all(start % unit == 0 for start, _ in bounds)
     assert len(bounds) >= min(threads * (workers or 1), gallery // unit) / 2  # all have work
+
+
+@examples(100)
+@given(
+    gallery=st.integers(10**4, 10**7),
+    runs=st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 3)), min_size=1, max_size=8),
+    threads=st.integers(2, 8),
+)
+def test_shards_of_threads_have_as_many_items_that_take_part(
+    gallery: int, runs: list[tuple[int, int]], threads: int
+) -> None:
+    taking = np.concatenate([np.full(n, kind > 0) for n, kind in runs])  # one in four is junk
+    problem = replace(ordinary(gallery=gallery), taking_part=taking)
+    bounds = [task.gallery for task in plan_of(problem, memory=1e12, threads=threads).tasks]
+    assert [bounds[0][0], bounds[-1][1]] == [0, gallery]
+    assert all(left[1] == right[0] for left, right in pairwise(bounds))
+    assert all(start < stop for start, stop in bounds)
+    place = np.linspace(0, gallery, len(taking) + 1)
+    before = np.interp(bounds, place, np.cumsum([0, *taking]) * gallery / len(taking))
+    own, large = np.diff(before, axis=1)[:, 0], len(bounds)
+    if gallery >= 16_384 * threads:  # a large shard each, then small ones
+        large = [end for _, end in bounds].index(gallery * 3 // 4) + 1
+    for part in (own[:large], own[large:]):
+        assert part.size == 0 or np.ptp(part) <= 3 or not taking.any()
 
 
 def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:

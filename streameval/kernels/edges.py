@@ -200,7 +200,9 @@ class Edges(NamedTuple):
         indptr, queries = np.zeros_like(positives.indptr), len(positives.indptr) - 1
         distance = np.empty(len(positives.distance) + queries * len(finite))
         _merge_edges(positives.indptr, positives.distance, finite, indptr, distance)
-        return cls(indptr, distance[: indptr[-1]].copy(), positives, thresholds)
+        if indptr[-1] < len(distance):
+            distance = distance[: indptr[-1]].copy()  # what follows is let go of
+        return cls(indptr, distance, positives, thresholds)
 
 
 @compiled
@@ -241,7 +243,7 @@ def read_slots(
     closer, tied, tied_before : [P] int64
     within : [m, T] int64
     """
-    closer, tied, before = np.empty_like(ties), np.empty_like(ties), np.empty_like(ties)
+    closer, (tied, before) = np.empty_like(ties), np.zeros((2, len(ties)), np.int64)
     within = np.empty((len(edges.indptr) - 1, len(edges.thresholds)), np.int64)
     _read_slots(edges, slots, ties, negatives, closer, tied, before, within)
     return closer, tied, before, within
@@ -249,7 +251,7 @@ def read_slots(
 
 @compiled
 def _read_slots(edges, slots, ties, negatives, closer, tied, before, within):  # type: ignore[no-untyped-def]
-    """Write what `read_slots` returns."""
+    """Write what `read_slots` returns; ties are few: memory of zeros is not taken."""
     indptr, distance, known, thresholds = edges
     of_query, positives, _ = known
     for i in range(len(indptr) - 1):
@@ -259,8 +261,10 @@ def _read_slots(edges, slots, ties, negatives, closer, tied, before, within):  #
             below += slots[slot]
             equal, ahead = slots[slot + 1], 0
             while p < of_query[i + 1] and positives[p] == distance[k]:
-                ahead += ties[p]
-                closer[p], tied[p], before[p] = below, equal, ahead
+                closer[p] = below
+                if equal > 0:
+                    ahead += ties[p]
+                    tied[p], before[p] = equal, ahead
                 p += 1
             below += equal
             while t < len(thresholds) and thresholds[t] == distance[k]:
