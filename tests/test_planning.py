@@ -244,10 +244,9 @@ def test_shards_of_threads_have_as_many_items_that_take_part(
     assert all(start < stop for start, stop in bounds)
     place = np.linspace(0, gallery, len(taking) + 1)
     before = np.interp(bounds, place, np.cumsum([0, *taking]) * gallery / len(taking))
-    own, large = np.diff(before, axis=1)[:, 0], len(bounds)
-    if gallery >= 16_384 * threads:  # a large shard each, then small ones
-        large = [end for _, end in bounds].index(gallery * 3 // 4) + 1
-    for part in (own[:large], own[large:]):
+    own, ends = np.diff(before, axis=1)[:, 0], [end for _, end in bounds]
+    large = ends.index(gallery * 3 // 4) + 1 if gallery * 3 // 4 in ends else len(ends)
+    for part in (own[:large], own[large:]):  # a large shard of each thread, then small ones
         assert part.size == 0 or np.ptp(part) <= 3 or not taking.any()
 
 
