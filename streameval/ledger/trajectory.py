@@ -15,6 +15,7 @@ from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings, as_line
 from streameval.ledger.state import State
 from streameval.metrics.groups import PositiveCameras
+from streameval.planning.planner import ROW_PAIRS
 from streameval.planning.range import UNUSED
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
@@ -23,7 +24,6 @@ from streameval.run.preparation import label_columns
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, JsonObject
 
-ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
 RANK = 0.75  # what a pair takes that is counted for ranks alone
 NEAR = 1.7  # and where the nearest negatives are looked for from nothing
 

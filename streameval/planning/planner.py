@@ -40,7 +40,7 @@ from streameval.planning.plan import (
 )
 from streameval.planning.problem import Holders, Problem
 from streameval.stretches import cumulated
-from streameval.typing import Span
+from streameval.typing import IntArray, Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 MANY_EDGES = 128  # of a query: to lay them out for each row of a tile takes as long as to count it
@@ -56,6 +56,7 @@ PLACE_BYTES = 2  # of a pair, in one's part of a tile: between which edges it li
 POSITIVE_COLUMNS = 10
 FEW_POSITIVES = 1 << 17  # which a shard counts for in some milliseconds
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
+ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
@@ -193,7 +194,7 @@ def _feature_tasks(problem: Problem, process: Process, cut: Sizes) -> tuple[Task
         chunk = max(problem.data.chunks[0], 1)
         unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
         most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
-        shards = _shards(problem, unit, most, process)
+        shards = _shards(problem, unit, most, process, _work(problem, cut.queries))
     return tuple(Task(q, g) for q in ranges(problem.queries, cut.queries) for g in shards)
 
 
@@ -250,11 +251,20 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:
     return cut
 
 
-def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Span]:
+def _work(problem: Problem, queries: int) -> IntArray | None:
+    """Return the work of items spread evenly over the gallery; None where it is that of all."""
+    taking_part = problem.pairs.taking_part
+    return None if taking_part is None else ROW_PAIRS + queries * taking_part
+
+
+def _shards(
+    problem: Problem, unit: int, most: int, process: Process, work: IntArray | None
+) -> list[Span]:
     """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
 
     A shard costs as much a query as some thousand items: a small gallery has none to spare. On a
-    cluster all are small. `unit` rows stay together; a shard has about `most` rows at most.
+    cluster all are small. `unit` rows stay together; a shard has about as much work as `most` rows
+    at most.
     """
     threads, gallery = process.threads, problem.gallery
     large, edges = gallery, problem.data.edges
@@ -266,28 +276,23 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
     shards = []
     for begin, end in ((0, large), (large, gallery)):
         count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
-        shards += _evenly(problem, (begin, end), count, unit)
+        shards += _evenly((begin, end), count, unit, gallery, work)
     if edges is not None:  # on to the end of a chunk
         ends = edges[0][np.searchsorted(edges[0], [end for _, end in shards])]
         shards = list(pairwise([0, *np.unique(ends).tolist()]))
     return shards or [(0, 0)]
 
 
-def _evenly(problem: Problem, span: Span, count: int, unit: int) -> list[Span]:
-    """Cut a range of the gallery into parts with about as many items that take part.
-
-    Parts are of whole units, but for the last.
-    """
+def _evenly(span: Span, count: int, unit: int, gallery: int, work: IntArray | None) -> list[Span]:
+    """Cut a range of the gallery into parts of about as much work: of whole units, but the last."""
     begin, end = span
-    if problem.taking_part is None:
-        step = max(-(-(end - begin) // (count * unit)), 1) * unit
-        return pieces(span, step)
-    before = cumulated(problem.taking_part)
-    places = np.linspace(0, problem.gallery, len(before))
+    if work is None:
+        return pieces(span, max(-(-(end - begin) // (count * unit)), 1) * unit)
+    before, places = cumulated(work), np.linspace(0, gallery, len(work) + 1)
     first, last = np.interp(span, places, before)
-    shares = np.linspace(first, last, count + 1)[1:-1]
-    cuts = np.rint(np.interp(shares, before, places) / unit).astype(np.int64) * unit
-    return list(pairwise(np.unique([begin, *np.clip(cuts, begin, end), end]).tolist()))
+    cuts = np.interp(np.linspace(first, last, count + 1)[1:-1], before, places)
+    inside = np.clip(np.rint(cuts / unit).astype(np.int64) * unit, begin, end)
+    return list(pairwise(np.unique([begin, *inside, end]).tolist()))
 
 
 def _matrix_parts(problem: Problem, process: Process, cut: Sizes) -> Holders:

@@ -170,12 +170,15 @@ class PairSizes:
     most : callable, optional
         Number of queries to the most positives, and listed pairs, that so many consecutive queries
         have. Only where it is given are queries finished in rounds.
+    taking_part : [n] bool, optional
+        Which of n items, spread evenly over the gallery, are no junk; all by default.
     """
 
     positives: int
     listed: int
     classes: tuple[int, int] = 0, 0
     most: Callable[[int], tuple[int, int]] | None = None
+    taking_part: BoolArray | None = None
 
     def of(self, queries: int, total: int) -> tuple[int, int]:
         """Return the positives and listed pairs of so many of all queries: the most, or a share."""
@@ -212,8 +215,6 @@ class Problem:
         Where several evaluations count parts of tiles.
     beside : dict of str to int
         Bytes that the source holds beside, whatever the cut, by what holds them.
-    taking_part : [n] bool, optional
-        Of n items spread evenly over the gallery: which are no junk. All by default.
     """
 
     queries: int
@@ -228,7 +229,6 @@ class Problem:
     near: int = 0
     shared: SharedSizes = SharedSizes()
     beside: Holders = field(default_factory=dict)
-    taking_part: BoolArray | None = None
 
     @property
     def times(self) -> int:

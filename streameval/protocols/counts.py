@@ -22,6 +22,7 @@ from streameval.protocols.finder import (
     PairFinder,
     is_plain,
     junk_column,
+    junk_items,
     junk_labels,
     names_looked_up,
 )
@@ -30,10 +31,11 @@ from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
 from streameval.protocols.rules import SIDES, Side
 from streameval.stretches import cumulated
-from streameval.typing import IntArray
+from streameval.typing import BoolArray, IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
 MOST_SETS = 32  # of columns; beyond, pairs are counted one by one
+LOOKED_AT = 4096  # gallery items that tell where junk lies
 _SHOWN = 300  # characters of the names of columns
 ColumnSet = frozenset[str]
 
@@ -50,11 +52,14 @@ class PairCounts:
         Pairs that are listed one by one: of the query's identity, its own image, or of a list.
     classes : (int, int)
         Classes C of queries that ignore items, and facts F by which; 0 where no rule does.
+    taking_part : [n] bool, optional
+        Which of n items, spread evenly over the gallery, are no junk; None where all take part.
     """
 
     positive: IntArray
     listed: IntArray
     classes: tuple[int, int] = (0, 0)
+    taking_part: BoolArray | None = None
 
     @classmethod
     def assumed(cls, queries: int, positives: int) -> PairCounts:
@@ -115,12 +120,19 @@ class PairCounts:
             terms = _expanded(base, [*rules, *([own | base] if own is not None else [])])
         if terms is None:
             counts = PairFinder(query, gallery, protocol, listed).counts(every)
-            return cls(*counts, classes.sizes)
+            return cls(*counts, classes.sizes, _taking_part(gallery, protocol))
         positive = np.zeros(len(query), np.int64)
         for columns, factor in terms.items():
             positive += factor * numbers.of(columns)
         positive[np.isin(query.id, junk_column(gallery, protocol))] = 0
-        return cls(positive, every, classes.sizes)
+        return cls(positive, every, classes.sizes, _taking_part(gallery, protocol))
+
+
+def _taking_part(gallery: Labels, protocol: Protocol) -> BoolArray | None:
+    """Tell which of some items, spread evenly over a gallery, take part; None where all do."""
+    step = max(len(gallery) // LOOKED_AT, 1)
+    junk = junk_items(gallery.take(slice(None, None, step)), protocol)
+    return ~junk if junk.any() else None
 
 
 def _expanded(base: ColumnSet, rules: Iterable[ColumnSet]) -> dict[ColumnSet, int] | None:

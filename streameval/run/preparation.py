@@ -26,7 +26,7 @@ from streameval.planning.range import UNUSED, Range
 from streameval.protocols.agreement import coded, distinct, multiplicities
 from streameval.protocols.base import Base
 from streameval.protocols.counts import PairCounts
-from streameval.protocols.finder import junk_column, junk_items
+from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import PairSource, warn_of_other_identities
 from streameval.protocols.protocol import REST, SINGLE_GALLERY_SHOT, Protocol
@@ -44,13 +44,12 @@ from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.single_shot.draws import Draws, entries_of_draws, group_sizes
 from streameval.source import Source
 from streameval.statistics import WHOLE_FIELDS
-from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
+from streameval.typing import AnyArray, IntArray, JsonObject, Span
 
 ROW = "row"  # the column that tells selected queries apart: their rows of the source
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
-LOOKED_AT = 4096  # gallery items that tell where junk lies
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,31 +269,20 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
     given = any(isinstance(one.request.range, Range) for one in known)
     alone = len(known) == 1 and first.view.whole
     asking = 0 if alone else sum(len(one.counts.positive) for one in known)
-    taking_part = None
-    if alone and first.request.gallery is not None:
-        taking_part = _taking_part(first.request.gallery, first.request.protocol)
     return replace(
         problem,
-        pairs=_pair_sizes([one.counts for one in known]),
+        pairs=_pair_sizes([one.counts for one in known], alone),
         shared=SharedSizes(asking, sum(one.drawn for one in known)),
         groups=max(groups, default=0),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         extra_passes=int(any(one.request.refine for one in known)),
         identities=JointSizes(tuple(identities)) if identities else None,
-        taking_part=taking_part,
     )
 
 
-def _taking_part(gallery: Labels, protocol: Protocol) -> BoolArray | None:
-    """Tell of items spread evenly over a gallery which are no junk; None where none of them is."""
-    every = max(len(gallery) // LOOKED_AT, 1)
-    junk = junk_items(gallery.take(slice(None, None, every)), protocol)
-    return ~junk if junk.any() else None
-
-
-def _pair_sizes(counts: Sequence[PairCounts]) -> PairSizes:
-    """Return the numbers of pairs of evaluations that are counted together."""
+def _pair_sizes(counts: Sequence[PairCounts], alone: bool) -> PairSizes:
+    """Return the numbers of pairs of evaluations that are counted together, or of one alone."""
     most = [own.most() for own in counts]
 
     def of_some(queries: int) -> tuple[int, int]:
@@ -307,7 +295,8 @@ def _pair_sizes(counts: Sequence[PairCounts]) -> PairSizes:
         sum(int(getattr(own, name).sum()) for own in counts) for name in ("positive", "listed")
     )
     classes, facts = zip(*(own.classes for own in counts), strict=True)
-    return PairSizes(positives, listed, (max(classes), sum(facts)), of_some)
+    taking_part = counts[0].taking_part if alone else None
+    return PairSizes(positives, listed, (max(classes), sum(facts)), of_some, taking_part)
 
 
 def with_pairs(planned: Planned) -> Prepared:

@@ -88,7 +88,8 @@ def _by_stretch(query: IntArray, stretch: IntArray) -> tuple[IntArray, IntArray]
     first = np.ones(len(query), np.bool_)  # of a run
     first[1:] = (stretch[1:] != stretch[:-1]) | (query[1:] != query[:-1])
     begin = np.flatnonzero(first)
-    by = np.argsort(stretch[begin], kind="stable")
-    indptr, order = entries_of(begin[by], np.diff(begin, append=len(query))[by])
-    last = np.flatnonzero(np.diff(stretch[begin[by]], append=-1))
+    counts, stretch = np.diff(begin, append=len(query)), stretch[begin]
+    by = np.argsort(stretch, kind="stable")
+    indptr, order = entries_of(begin[by], counts[by])
+    last = np.flatnonzero(np.diff(stretch[by], append=-1))
     return order, indptr[1:][last]

@@ -309,13 +309,15 @@ class Features(FeatureSource, TiledSource):
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        (start, stop), queries = part.gallery, self._query_block(job, part.queries).vectors
-        if stop - start <= len(part.item):  # about all rows
-            items, row = self.read_gallery(start, stop), part.item - start
+        queries, (start, stop) = self._query_block(job, part.queries).vectors, part.gallery
+        if stop - start <= len(part.item):  # looked up, which takes less time than sorting
+            listed = np.zeros(stop - start, np.bool_)
+            listed[part.item - start] = True
+            rows = start + np.flatnonzero(listed)
+            row = (np.cumsum(listed) - 1)[part.item - start]
         else:
             rows, row = np.unique(part.item, return_inverse=True)
-            items = self.take_gallery(rows)
-        return self.distance.pairs(queries, items, part.query, row)
+        return self.distance.pairs(queries, self.take_gallery(rows), part.query, row)
 
     def distance_blocks(
         self, queries: Sequence[int], block_bytes: int
