@@ -16,7 +16,7 @@ from streameval.threads import spread
 from streameval.typing import IntArray, Span
 
 PART_BYTES = 4 << 20  # gallery rows that are read at a time
-QUERY_BYTES = 1 << 19  # query rows that stay in a cache: one is fetched for every pair
+QUERY_BYTES = 1 << 20  # query rows that stay in a cache: one is fetched for every pair
 ROW_PAIRS = 8  # for fewer a gallery row is not read again
 
 
