@@ -45,7 +45,7 @@ def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     """
     of = "streameval.sources.feature_pairs"
     monkeypatch.setattr(f"{of}.QUERY_BYTES", request.param * ROW_BYTES)
-    monkeypatch.setattr(f"{of}.ROW_PAIRS", 0)
+    monkeypatch.setattr(f"{of}.PAIRS_OF_ROW", 0)
     monkeypatch.setattr(f"{of}.PART_BYTES", ROWS * ROW_BYTES)
     monkeypatch.setattr(f"{of}.PAIRS", PAIRS)
     return int(request.param)

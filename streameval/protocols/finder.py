@@ -42,7 +42,8 @@ class PairFinder:
         self._sides = {"query": query, "gallery": gallery}
         self._protocol = protocol
         self._positive = protocol.positive_by.terms
-        self._ignored = [term for rule in protocol.ignored_by for term in rule.terms]
+        ignored = [term for rule in protocol.ignored_by for term in rule.terms]
+        self._ignored = [term for term in ignored if not term.of_items]  # others make junk
         terms = (*self._positive, *self._ignored)
         self._tests = {
             test: outcome(test, self._sides[test.side])

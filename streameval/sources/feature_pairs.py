@@ -17,7 +17,7 @@ from streameval.typing import IntArray, Span
 
 PART_BYTES = 4 << 20  # gallery rows that are read at a time
 QUERY_BYTES = 1 << 20  # query rows that stay in a cache: one is fetched for every pair
-ROW_PAIRS = 8  # for fewer a gallery row is not read again
+PAIRS_OF_ROW = 8  # for fewer a gallery row is not read again
 
 
 def parts_of(
@@ -47,7 +47,7 @@ def parts_of(
     rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
     edges = None if gallery.edges is None else gallery.edges[0]
     if edges is None:  # else chunks are read whole, each once
-        near = max(QUERY_BYTES // row_bytes, ROW_PAIRS * queries * items // max(len(item), 1), 1)
+        near = max(QUERY_BYTES // row_bytes, PAIRS_OF_ROW * queries * items // max(len(item), 1), 1)
 
     def cut(spans: tuple[Span, Span]) -> list[Chosen]:
         """Cut the pairs of some of the queries of a block."""
