@@ -8,13 +8,12 @@ its shape, its dtype, and how it merges and subtracts (`FIELDS`); a new statisti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.stretches import cumulated, entries_of, histogram_of, joined, left_of
-from streameval.threads import spread
+from streameval.stretches import entries_of, histogram_of, left_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
@@ -183,12 +182,12 @@ class RankStatistics:
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the fields that are not None, by name."""
-        return {name: array for name, array in vars(self).items() if array is not None}
+        return {name: getattr(self, name) for name in self.held}
 
     @property
     def held(self) -> Sequence[str]:
         """Names of the fields that are not None."""
-        return list(self.arrays())
+        return [name for name in FIELDS if vars(self)[name] is not None]
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -203,9 +202,16 @@ class RankStatistics:
         if (start, stop) == (0, self.queries):
             return self
         begin, end = self.indptr[[start, stop]].tolist()
-        rows = self._rows({"query": slice(start, stop), "positive": slice(begin, end)})
+        spans = {"query": (start, stop), "positive": (begin, end)}
+        own = {name: spans[axis] for name in self.held if (axis := FIELDS[name].axes[0]) in spans}
+        rows: dict[str, Any] = {name: self.stretch(name, *span) for name, span in own.items()}
         indptr = self.indptr[start : stop + 1] - begin
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **(rows | {"group": None}))
+
+    def stretch(self, name: str, start: int, stop: int) -> AnyArray:
+        """Return consecutive rows of a field of queries or positives, without a copy."""
+        rows: AnyArray = getattr(self, name)[start:stop]
+        return rows
 
     def blocks(self) -> Iterator[RankStatistics]:
         """Return the statistics of each of the `spans`."""
@@ -279,7 +285,7 @@ class RankStatistics:
                     "gallery as one"
                 )
             if rule == "same" or mine is None or theirs is None:
-                _check_same(name, mine, theirs)
+                check_same(name, mine, theirs)
                 combined[name] = mine
             elif rule in rules:
                 combined[name] = rules[rule](mine, theirs)
@@ -288,31 +294,6 @@ class RankStatistics:
             else:
                 raise ValueError(f"{name} can't be subtracted: give what is left of it")
         return RankStatistics(**combined)
-
-    @staticmethod
-    def stack(parts: Sequence[RankStatistics], threads: int = 1) -> RankStatistics:
-        """Stack the statistics of consecutive blocks of queries against one gallery.
-
-        Raises ValueError if there are none, or they differ in thresholds, edges or fields.
-        """
-        if not parts:
-            raise ValueError("there are no statistics to stack")
-        if len(parts) == 1:
-            return parts[0]
-        every = {name: [getattr(part, name) for part in parts] for name in FIELDS}
-        held = [name for name in every if all(one is not None for one in every[name])]
-        rows = {one: every.pop(one) for one in held if FIELDS[one].axes[0] in ("query", "positive")}
-        counts = np.concatenate([part.positives for part in parts])
-        stacked: dict[str, Any] = {"indptr": cumulated(counts)}
-        for name, values in every.items():
-            if name in held and FIELDS[name].merge == "sum":
-                stacked[name] = np.sum(values, axis=0)
-            elif name not in stacked:
-                for value in values[1:]:
-                    _check_same(name, values[0], value)
-                stacked[name] = values[0]
-        stacked |= zip(rows, spread(joined, list(rows.values()), threads), strict=True)
-        return RankStatistics(**stacked)
 
     def take(self, queries: AnyArray) -> RankStatistics:
         """Return the statistics of some of the queries: their indices [n], or a mask [Q].
@@ -327,8 +308,8 @@ class RankStatistics:
         taken = self._rows(of) | {"group": None} | self.histogram_of_some(wanted)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
 
-    def _rows(self, of: Mapping[str, AnyArray | slice]) -> dict[str, Any]:
-        """Return the fields of some axes with these rows alone: indices, a mask or a slice."""
+    def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
+        """Return the fields of some axes with these rows alone: indices, or a mask."""
         return {
             name: values[of[FIELDS[name].axes[0]]]
             for name, values in self.arrays().items()
@@ -349,17 +330,21 @@ class RankStatistics:
     def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some positives, by a mask [P], without `WHOLE_FIELDS`."""
         kept_rows: dict[str, Any] = dict.fromkeys(WHOLE_FIELDS) | self._rows({"positive": kept})
-        return replace(self, indptr=left_of(kept, self.indptr), **kept_rows)
+        return self._changed(indptr=left_of(kept, self.indptr), **kept_rows)
 
     def with_mean_group(self, group: IntArray) -> RankStatistics:
         """Return the statistics with the groups that means are over, [Q] int64."""
-        return replace(self, mean_group=group)
+        return self._changed(mean_group=group)
 
     def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)
         dropped = self.positives - left.positives
-        return replace(left, valid=self.valid - dropped, ignored=self.ignored + dropped)
+        return left._changed(valid=self.valid - dropped, ignored=self.ignored + dropped)
+
+    def _changed(self, **changes: Any) -> RankStatistics:
+        """Return the statistics with other values of some fields."""
+        return RankStatistics(**self.arrays() | changes)
 
     def merge_edges(self, other: RankStatistics) -> RankStatistics:
         """Refine the histogram by that of other statistics of the same pairs."""
@@ -374,7 +359,7 @@ class RankStatistics:
                 within = [np.cumsum(each, axis=-1)[..., :-1] for each in (counts, more)]
                 both_within = np.concatenate(within, axis=-1)[..., first]
                 merged[name] = histogram_of(both_within, counts.sum(axis=-1))
-        return replace(self, **merged)
+        return self._changed(**merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Return whether all fields are equal, bit for bit, except those named."""
@@ -395,6 +380,7 @@ def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
     return np.sort(np.concatenate([mine, theirs], axis=1), axis=1)[:, : mine.shape[1]]
 
 
-def _check_same(name: str, mine: Any, theirs: Any) -> None:
+def check_same(name: str, mine: Any, theirs: Any) -> None:
+    """Raise ValueError unless two statistics hold equal values of a field, or both none."""
     if mine is not theirs and (mine is None or theirs is None or not np.array_equal(mine, theirs)):
         raise ValueError(f"statistics to be combined differ in {name}")

@@ -22,6 +22,7 @@ from oracle import Problem, orders
 from profiles import examples
 from reference import canonical_distances
 from spread import spread
+from support.package import stack
 from support.report import compare_conventions
 from support.runs import plan_any_budget
 from test_exactness import HOSTILE, METRICS, few_valued, labels, least_memory
@@ -371,7 +372,7 @@ def test_blocks_of_queries_stack_and_galleries_do_not_merge() -> None:
     matrix, sides = small_problem(7)
     stats = evaluate(se.Distances(matrix), sides, metrics="CMC@1,mAP").statistics
     parts = [stats.block(0, 5), stats.block(5, QUERIES)]
-    assert se.RankStatistics.stack(parts).equals(stats)
+    assert stack(parts).equals(stats)
     some = np.array([7, 2, 2])
     assert stats.identities_ahead is not None
     taken = stats.take(some).identities_ahead

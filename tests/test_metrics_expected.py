@@ -16,6 +16,7 @@ from support.metrics import (
     expected_inverse,
     harmonic_difference,
 )
+from support.package import stack
 
 from streameval import RankStatistics
 
@@ -124,7 +125,7 @@ def test_a_collapsed_model() -> None:
     """A thousand queries, each with its own huge tie group: no loop over the gallery."""
     queries = 1000
     parts = [one_group(2 + i % 30, 10**6 + i, i, 0) for i in range(queries)]
-    ranks = ExpectedRanks(RankStatistics.stack(parts))
+    ranks = ExpectedRanks(stack(parts))
     for values in (
         ranks.terms("step"),
         ranks.terms("trapezoid"),

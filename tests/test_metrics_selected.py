@@ -22,7 +22,7 @@ from support.metrics import (
     required_fields,
     wanted_measures,
 )
-from support.package import FIELDS, REQUIRED
+from support.package import FIELDS, REQUIRED, stack
 from test_metrics import problem_of_every_class, quietly, statistics_of
 
 import streameval as se
@@ -271,7 +271,7 @@ def test_statistics_with_a_histogram_merge_stack_and_start_from_zero() -> None:
             for name, value in problem.items()
         }
         halves.append(with_histogram(oracle_statistics(**own, thresholds=stats.thresholds), own))
-    assert type(stats).stack(halves).equals(stats)
+    assert stack(halves).equals(stats)
     with pytest.raises(ValueError, match="both or neither"):
         type(stats)(
             **{f.name: getattr(stats, f.name) for f in fields(stats)} | {"histogram_edges": None}

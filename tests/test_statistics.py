@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics
 from problems import problems
 from profiles import examples
-from support.package import FIELDS
+from support.package import FIELDS, stack
 from support.result import load_statistics, save_statistics
 
 from streameval import RankStatistics
@@ -137,17 +137,17 @@ def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int)
 
     parts = [some(slice(0, cut)), some(slice(cut, queries))]
     whole = statistics_of(problem)
-    assert RankStatistics.stack(parts, threads=2).equals(whole)
+    assert stack(parts).equals(whole)
     distance = whole.positive_distance.copy()
     cuts = 0, len(parts[0].positive_distance), len(distance)
     views = [
         replace(part, positive_distance=distance[first:last])
         for part, (first, last) in zip(parts, pairwise(cuts), strict=True)
     ]
-    stacked = RankStatistics.stack(views)
+    stacked = stack(views)
     assert stacked.equals(whole)
     assert not len(distance) or np.shares_memory(stacked.positive_distance, distance)
-    assert RankStatistics.stack(views[::-1]).equals(RankStatistics.stack(parts[::-1]))
+    assert stack(views[::-1]).equals(stack(parts[::-1]))
 
 
 @examples(10)
@@ -169,9 +169,9 @@ def test_statistics_of_different_work_do_not_merge_or_stack() -> None:
         a.merge(b)
     c = oracle_statistics(**one, gallery_id=np.array([1, 2]), thresholds=[1.0])
     with pytest.raises(ValueError, match="differ in thresholds"):
-        RankStatistics.stack([a, c])
+        stack([a, c])
     with pytest.raises(ValueError, match="no statistics"):
-        RankStatistics.stack([])
+        stack([])
 
 
 def test_a_field_of_another_shape_or_dtype_is_refused() -> None:

@@ -38,6 +38,7 @@ from streameval.ledger.trajectory import Change, Forecast, with_snapshot
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.request import Terms
+from streameval.stacked import stack
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray, Keywords
 
@@ -89,7 +90,7 @@ def add_queries(gallery: Gallery, uri: str | Path, labels: Labels, *, fill_missi
     after = State(
         replace(head, next_serial=head.next_serial + len(added.positives)),
         state.positives.join(added.positives)[0],
-        RankStatistics.stack([state.statistics, added.statistics]),
+        stack([state.statistics, added.statistics]),
         state.near.stack(added.near),
         state.forgotten,
     )

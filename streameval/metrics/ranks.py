@@ -18,6 +18,8 @@ from streameval.typing import FloatArray, IntArray
 Cutoff = int | IntArray
 """A rank for all queries, or one for each of Q+, [N] int64."""
 
+STEP_QUERIES = 8  # that take, one by one, what a step does that adds a term of all queries
+
 NEVER = 1 << 40
 """Negatives ahead of a positive that is never found: beyond every cutoff. It adds nothing."""
 
@@ -131,9 +133,10 @@ class Ranks:
     def running_totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
         sums, most = terms.copy(), int(self.count.max(initial=0))
-        if most > len(self.start):  # fewer queries than positives of one of them
-            for start, last in zip(self.start.tolist(), self.last.tolist(), strict=True):
-                np.cumsum(terms[start : last + 1], out=sums[start : last + 1])
+        if STEP_QUERIES * most > len(self.start):
+            for start, stop in zip(self.start.tolist(), (self.last + 1).tolist(), strict=True):
+                own = sums[start:stop]
+                np.add.accumulate(own, out=own)
             return sums
         longest_first = self.start[np.argsort(-self.count)]
         longer = len(self.start) - np.bincount(self.count).cumsum()  # have more than j positives

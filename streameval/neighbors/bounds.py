@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from streameval.metrics.ranks import NEVER
 from streameval.neighbors.lists import Places
+from streameval.stacked import stack
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -61,9 +62,8 @@ class Extremes(NamedTuple):
     def stack(cls, parts: Sequence[Extremes]) -> Extremes:
         """Return the extremes of the queries of all parts."""
         worst, best, *counts = zip(*parts, strict=True)
-        stacked = RankStatistics.stack
         return cls(
-            stacked(worst), None if best[0] is None else stacked(best), *map(np.concatenate, counts)
+            stack(worst), None if best[0] is None else stack(best), *map(np.concatenate, counts)
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval.arrays.complete import check_complete
 from streameval.errors import InputError, OutputError
+from streameval.stacked import read_fields, stack
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 from streameval.store import create_array
 from streameval.typing import AnyArray, IntArray, Span
@@ -200,6 +201,12 @@ class StoredStatistics(RankStatistics):
             check_complete(array, path / name, f"{path}::{name}")
             return np.asarray(array[rows])
 
+    def whole_field(self, name: str) -> AnyArray | None:
+        """Return a field, read; None where it is not there."""
+        if name not in self._arrays:
+            return None
+        return self._shared[name] if name in self._shared else self._values(name)
+
     def whole(self) -> RankStatistics:
         """Return the statistics in memory."""
         return RankStatistics(**self.arrays())
@@ -207,10 +214,6 @@ class StoredStatistics(RankStatistics):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return them in memory: files are of this machine."""
         return _in_memory, (self.arrays(),)
-
-    def arrays(self) -> dict[str, AnyArray]:
-        """Return the fields that are there, by name, read."""
-        return {name: getattr(self, name) for name in self.held}
 
     @property
     def held(self) -> Sequence[str]:
@@ -274,8 +277,8 @@ class StoredStatistics(RankStatistics):
                 taken = self.block(start, stop).take(own)
                 parts.append(vars(taken) | dict.fromkeys(_HISTOGRAM))
         first = [] if parts else [vars(self.block(0, 0)) | dict.fromkeys(_HISTOGRAM)]
-        stacked = RankStatistics.stack([RankStatistics(**part) for part in parts or first])
-        return RankStatistics(**vars(stacked) | self.histogram_of_some(wanted))
+        stacked = stack([RankStatistics(**part) for part in parts or first])
+        return RankStatistics(**stacked.arrays() | self.histogram_of_some(wanted))
 
     def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some of the positives; see `RankStatistics`."""
@@ -304,19 +307,7 @@ def _by_row(name: str) -> bool:
     return FIELDS[name].axes[0] in ("query", "positive")
 
 
-def _field(name: str) -> property:
-    """Return a property that reads a field; None where it is not there."""
-
-    def read(self: StoredStatistics) -> AnyArray | None:
-        if name not in self._arrays:
-            return None
-        return self._shared[name] if name in self._shared else self._values(name)
-
-    return property(read)
-
-
-for _name in FIELDS:
-    setattr(StoredStatistics, _name, _field(_name))
+read_fields(StoredStatistics, StoredStatistics.whole_field)
 
 
 def _in_memory(arrays: dict[str, Any]) -> RankStatistics:

@@ -26,6 +26,7 @@ from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
 from streameval.run.share import Several, Share, Thresholds
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
+from streameval.stacked import stack
 from streameval.statistics import RankStatistics
 from streameval.typing import FloatArray, IntArray, Span
 
@@ -47,10 +48,9 @@ def merge_each(one: Several, other: Several) -> Several:
     return tuple(mine.merge(theirs) for mine, theirs in zip(one, other, strict=True))
 
 
-def stack_each(blocks: Iterable[Several], session: Session) -> Several:
+def stack_each(blocks: Iterable[Several]) -> Several:
     """Stack the statistics of each evaluation."""
-    stacked = (RankStatistics.stack(own, session.threads) for own in zip(*blocks, strict=True))
-    return tuple(stacked)
+    return tuple(stack(own) for own in zip(*blocks, strict=True))
 
 
 by_queries = attrgetter("queries")
@@ -137,7 +137,7 @@ def count_all(job: Job, session: Session, refined: int = 0) -> Several:
         work, stage = replace(COUNT, name="refining"), f"refining {refined}"
     kept = session.record.stage(job.stage(stage), job.plan.tasks)
     blocks = session.sums(work, job, kept)
-    return stack_each(blocks.values(), session)
+    return stack_each(blocks.values())
 
 
 def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, Span]:
@@ -170,7 +170,7 @@ def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[Ran
     stretches: list[list[RankStatistics]] = [[] for _ in ends]
     for (number, _), (part,) in session.sums(work, job).items():
         stretches[number].append(part)
-    return [RankStatistics.stack(parts) for parts in stretches]
+    return [stack(parts) for parts in stretches]
 
 
 def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
@@ -247,7 +247,7 @@ def refine(
             count_all(job.counting(_without_positives(job.only, thresholds)), session, number)
             for job in rounds()
         ]
-        (refined,) = stack_each(finer, session)
+        (refined,) = stack_each(finer)
         counted = counted.merge_edges(refined)
     return counted
 
