@@ -5,17 +5,15 @@ Those of a block are read where they are. A field is joined when all of it is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from streameval.statistics import FIELDS, RankStatistics, check_same
 from streameval.stretches import cumulated, joined
 from streameval.typing import AnyArray
-
-Lazy = TypeVar("Lazy", bound=RankStatistics)
 
 
 def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
@@ -25,31 +23,20 @@ def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
     """
     if not parts:
         raise ValueError("there are no statistics to stack")
-    return parts[0] if len(parts) == 1 else StackedStatistics(parts)
-
-
-def read_fields(kind: type[Lazy], read: Callable[..., AnyArray | None]) -> None:
-    """Have a class of statistics read each field whenever it is asked for."""
-    for name in FIELDS:
-        setattr(kind, name, property(partial(read, name=name)))
+    return parts[0] if len(parts) == 1 else StackedStatistics.of(parts)
 
 
 class StackedStatistics(RankStatistics):
-    """Statistics of several blocks of queries.
+    """Statistics of several blocks of queries."""
 
-    Parameters
-    ----------
-    parts : sequence of RankStatistics
-        Of each block.
-    """
+    _parts: Mapping[str, Sequence[AnyArray]] = {}  # of fields that are not attributes yet
 
-    _parts: dict[str, list[AnyArray]]
-    _shared: dict[str, AnyArray]
-
-    def __init__(self, parts: Sequence[RankStatistics]) -> None:
+    @classmethod
+    def of(cls, parts: Sequence[RankStatistics]) -> StackedStatistics:
+        """Return the statistics of all parts."""
         every = {name: [getattr(part, name) for part in parts] for name in FIELDS}
         held = [name for name in every if all(one is not None for one in every[name])]
-        rows = {one: every.pop(one) for one in held if FIELDS[one].axes[0] in ("query", "positive")}
+        rows = {name: every.pop(name) for name in held if name in _BY_ROW}
         counts = np.concatenate([part.positives for part in parts])
         shared: dict[str, Any] = {"indptr": cumulated(counts)}
         for name, values in every.items():
@@ -59,24 +46,20 @@ class StackedStatistics(RankStatistics):
                 for value in values[1:]:
                     check_same(name, values[0], value)
                 shared[name] = values[0]
-        vars(self).update(_parts=rows, _shared=shared)
-
-    def whole_field(self, name: str) -> AnyArray | None:
-        """Return a field, joined once; None where it is not held."""
-        if name not in self._parts:
-            return self._shared.get(name)
-        parts = self._parts[name]
-        if len(parts) > 1:
-            parts = self._parts[name] = [joined(parts)]
-        return parts[0]
+        stacked = cls.__new__(cls)
+        vars(stacked).update(_parts=rows, **shared)
+        return stacked
 
     @property
     def held(self) -> Sequence[str]:
         """Names of the fields that are not None."""
-        return [name for name in FIELDS if name in self._parts or self._shared[name] is not None]
+        own = vars(self)
+        return [name for name in FIELDS if own.get(name) is not None or name in self._parts]
 
     def stretch(self, name: str, start: int, stop: int) -> AnyArray:
         """Return consecutive rows of a field, without a copy where they are of one block."""
+        if name in vars(self):
+            return super().stretch(name, start, stop)
         parts = self._parts[name]
         begins = cumulated([len(part) for part in parts])
         first = int(np.searchsorted(begins[1:-1], start, side="right"))
@@ -88,4 +71,16 @@ class StackedStatistics(RankStatistics):
         return own[0] if len(own) == 1 else joined(own)
 
 
-read_fields(StackedStatistics, StackedStatistics.whole_field)
+def _whole(stacked: StackedStatistics, name: str) -> AnyArray:
+    """Return a field of all queries, joined; the parts are let go of."""
+    parts = stacked._parts[name]
+    whole = parts[0] if len(parts) == 1 else joined(parts)
+    vars(stacked)["_parts"] = {**stacked._parts, name: [whole]}
+    return whole
+
+
+_BY_ROW = [name for name, layout in FIELDS.items() if layout.axes[0] in ("query", "positive")]
+for _name in _BY_ROW:
+    _field = cached_property(partial(_whole, name=_name))
+    _field.__set_name__(StackedStatistics, _name)
+    setattr(StackedStatistics, _name, _field)

@@ -330,21 +330,21 @@ class RankStatistics:
     def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some positives, by a mask [P], without `WHOLE_FIELDS`."""
         kept_rows: dict[str, Any] = dict.fromkeys(WHOLE_FIELDS) | self._rows({"positive": kept})
-        return self._changed(indptr=left_of(kept, self.indptr), **kept_rows)
+        return self._changed(kept_rows | {"indptr": left_of(kept, self.indptr)})
 
     def with_mean_group(self, group: IntArray) -> RankStatistics:
         """Return the statistics with the groups that means are over, [Q] int64."""
-        return self._changed(mean_group=group)
+        return self._changed({"mean_group": group})
 
     def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)
         dropped = self.positives - left.positives
-        return left._changed(valid=self.valid - dropped, ignored=self.ignored + dropped)
+        return left._changed({"valid": self.valid - dropped, "ignored": self.ignored + dropped})
 
-    def _changed(self, **changes: Any) -> RankStatistics:
+    def _changed(self, changes: Mapping[str, Any]) -> RankStatistics:
         """Return the statistics with other values of some fields."""
-        return RankStatistics(**self.arrays() | changes)
+        return RankStatistics(**{**self.arrays(), **changes})
 
     def merge_edges(self, other: RankStatistics) -> RankStatistics:
         """Refine the histogram by that of other statistics of the same pairs."""
@@ -359,7 +359,7 @@ class RankStatistics:
                 within = [np.cumsum(each, axis=-1)[..., :-1] for each in (counts, more)]
                 both_within = np.concatenate(within, axis=-1)[..., first]
                 merged[name] = histogram_of(both_within, counts.sum(axis=-1))
-        return self._changed(**merged)
+        return self._changed(merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Return whether all fields are equal, bit for bit, except those named."""

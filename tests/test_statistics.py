@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+from copy import copy
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -135,11 +137,12 @@ def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int)
         }
         return statistics_of(part)
 
-    parts = [some(slice(0, cut)), some(slice(cut, queries))]
+    cuts = 0, cut // 2, cut, cut, queries
+    parts = [some(slice(*span)) for span in pairwise(cuts)]
     whole = statistics_of(problem)
     assert stack(parts).equals(whole)
     distance = whole.positive_distance.copy()
-    cuts = 0, len(parts[0].positive_distance), len(distance)
+    cuts = np.cumsum([0, *(len(part.positive_distance) for part in parts)])
     views = [
         replace(part, positive_distance=distance[first:last])
         for part, (first, last) in zip(parts, pairwise(cuts), strict=True)
@@ -148,6 +151,26 @@ def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int)
     assert stacked.equals(whole)
     assert not len(distance) or np.shares_memory(stacked.positive_distance, distance)
     assert stack(views[::-1]).equals(stack(parts[::-1]))
+
+
+@examples(30)
+@given(problem=problems(), cuts=st.lists(st.integers(0, 100), max_size=4), data=st.data())
+def test_blocks_of_stacked_statistics_are_those_of_the_whole(
+    problem: dict[str, Any], cuts: list[int], data: st.DataObject
+) -> None:
+    whole = statistics_of(problem)
+    ends = [0, *sorted(cut % (whole.queries + 1) for cut in cuts), whole.queries]
+    stacked = stack([whole.block(*span) for span in pairwise(ends)])
+    wanted = data.draw(st.lists(st.sampled_from(ends), min_size=2, max_size=2).map(sorted))
+    for one in (copy(stacked), pickle.loads(pickle.dumps(stacked)), stacked):
+        assert one.held == whole.held
+        assert one.block(*wanted).equals(whole.block(*wanted))
+        assert np.array_equal(one.closer, whole.closer)  # joined from here on
+        assert one.block(*wanted).equals(whole.block(*wanted))
+        assert one.equals(whole)
+        assert one.block(*wanted).equals(whole.block(*wanted))
+        assert one.take(np.arange(*wanted)).equals(whole.take(np.arange(*wanted)))
+        assert replace(one, valid=whole.valid).equals(whole)
 
 
 @examples(10)

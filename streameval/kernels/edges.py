@@ -111,9 +111,14 @@ class Positives(NamedTuple):
         while first < end:
             last = int(np.searchsorted(self.indptr, self.indptr[first] + SORTED, side="right")) - 1
             last = min(max(last, first + 1), end)
-            own = slice(self.indptr[first], self.indptr[last])
-            order = np.argsort(distance[own])  # of all these queries
-            _distribute(self.indptr[first : last + 1], distance, item, order, self)
+            own = distance[self.indptr[first] : self.indptr[last]]
+            bits = len(own).bit_length()
+            keys = (own + 0.0).view(np.int64)  # −0.0 is 0.0
+            keys ^= keys >> 63 & np.iinfo(np.int64).max  # they ascend with the distances
+            keys &= -1 << bits
+            keys |= np.arange(len(own))
+            keys.sort()  # integers by themselves: twice as fast as an order of distances
+            _distribute(self.indptr[first : last + 1], distance, item, keys, bits, self)
             first = last
 
     @classmethod
@@ -144,7 +149,7 @@ class Positives(NamedTuple):
 
 
 @compiled
-def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-untyped-def]
+def _distribute(indptr, distance, item, keys, bits, ordered):  # type: ignore[no-untyped-def]
     """Write the positives of some queries: by distance, then by item.
 
     Parameters
@@ -152,26 +157,30 @@ def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-unty
     indptr : [q + 1] int64
         Where the positives of each of these queries begin.
     distance, item : [P] float64, [P] int64
-    order : [p] int64
-        The order of all these queries' positives by distance alone, counted from their first.
+    keys : [p] int64
+        Ascending: the leading bits of all these queries' distances; and in so many bits which it
+        is, counted from their first.
+    bits : int
     ordered : Positives, written
     """
-    begin = indptr[0]
-    query, place = np.empty(len(order), np.int32), indptr.copy()
+    begin, mask = indptr[0], (1 << bits) - 1
+    query, place = np.empty(len(keys), np.int32), indptr.copy()
     _, distances, items = ordered
     for i in range(len(indptr) - 1):
         query[indptr[i] - begin : indptr[i + 1] - begin] = i
-    for k in order:
-        at = place[query[k]]
+    disordered = False
+    for key in keys:
+        k = key & mask
+        i = query[k]
+        at = place[i]
         distances[at], items[at] = distance[begin + k], item[begin + k]
-        place[query[k]] += 1
-    for i in range(len(indptr) - 1):
-        start = indptr[i]
-        for k in range(start + 1, indptr[i + 1] + 1):
-            if k == indptr[i + 1] or distances[k] != distances[start]:
-                if k - start > 1:
-                    items[start:k] = np.sort(items[start:k])
-                start = k
+        disordered |= at > indptr[i] and distances[at] < distances[at - 1]
+        place[i] += 1
+    if disordered:  # by bits that are not in the keys
+        for i in range(len(indptr) - 1):
+            own = slice(indptr[i], indptr[i + 1])
+            order = np.argsort(distances[own], kind="mergesort")
+            distances[own], items[own] = distances[own][order], items[own][order]
 
 
 class Edges(NamedTuple):

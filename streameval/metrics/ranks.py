@@ -87,9 +87,11 @@ class Ranks:
         (scikit-learn): the positives as near as it or nearer, by all items that are. Of a number
         of positives, hit: 1. Of nDCG, gain: 1/log2(r_j + 1).
         """
+        cutoff = self._furthest if cutoff is None else cutoff
+        within = None if cutoff is None else self.rank <= self.of_positives(cutoff)
         if kind == "hit":
-            terms = np.ones(len(self.rank))
-        elif kind == "gain":
+            return np.ones(len(self.rank)) if within is None else within.astype(np.float64)
+        if kind == "gain":
             terms = 1 / np.log2(self.rank + 1)
         elif kind == "threshold":
             first, size = tie_groups(self._stats.positive_distance, self.start)
@@ -100,10 +102,7 @@ class Ranks:
         if kind == "trapezoid":
             before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
             terms = (before + terms) / 2
-        cutoff = self._furthest if cutoff is None else cutoff
-        if cutoff is None:
-            return terms
-        return np.where(self.rank <= self.of_positives(cutoff), terms, 0.0)
+        return terms if within is None else np.where(within, terms, 0.0)
 
     def terms_per_hit(self, kind: Term, cutoff: Cutoff) -> FloatArray:
         """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
@@ -127,12 +126,15 @@ class Ranks:
         return self.hit_counts(rank) / np.minimum(self.rank[self.last], rank)
 
     def totals(self, terms: FloatArray) -> FloatArray:
-        """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
+        """Return the sums of each query's terms 1 .. G, see `running_totals`, [N] float64."""
         return self.running_totals(terms)[self.last]
 
     def running_totals(self, terms: FloatArray) -> FloatArray:
-        """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
-        sums, most = terms.copy(), int(self.count.max(initial=0))
+        """Return the sums of each query's terms 1 .. j, added in that order, [P] float64.
+
+        They are written over the terms.
+        """
+        sums, most = terms, int(self.count.max(initial=0))
         if STEP_QUERIES * most > len(self.start):
             for start, stop in zip(self.start.tolist(), (self.last + 1).tolist(), strict=True):
                 own = sums[start:stop]

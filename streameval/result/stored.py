@@ -17,7 +17,7 @@ import numpy as np
 
 from streameval.arrays.complete import check_complete
 from streameval.errors import InputError, OutputError
-from streameval.stacked import read_fields, stack
+from streameval.stacked import stack
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 from streameval.store import create_array
 from streameval.typing import AnyArray, IntArray, Span
@@ -201,12 +201,6 @@ class StoredStatistics(RankStatistics):
             check_complete(array, path / name, f"{path}::{name}")
             return np.asarray(array[rows])
 
-    def whole_field(self, name: str) -> AnyArray | None:
-        """Return a field, read; None where it is not there."""
-        if name not in self._arrays:
-            return None
-        return self._shared[name] if name in self._shared else self._values(name)
-
     def whole(self) -> RankStatistics:
         """Return the statistics in memory."""
         return RankStatistics(**self.arrays())
@@ -307,7 +301,19 @@ def _by_row(name: str) -> bool:
     return FIELDS[name].axes[0] in ("query", "positive")
 
 
-read_fields(StoredStatistics, StoredStatistics.whole_field)
+def _field(name: str) -> property:
+    """Return a property that reads a field; None where it is not there."""
+
+    def read(self: StoredStatistics) -> AnyArray | None:
+        if name not in self._arrays:
+            return None
+        return self._shared[name] if name in self._shared else self._values(name)
+
+    return property(read)
+
+
+for _name in FIELDS:
+    setattr(StoredStatistics, _name, _field(_name))
 
 
 def _in_memory(arrays: dict[str, Any]) -> RankStatistics:
