@@ -25,6 +25,7 @@
     metrics       RankStatistics -> scalars and curves
     protocols     labels, pairs, named protocols, the conventions of other tools
     choices       names of the choices of options
+    stacked       statistics of consecutive blocks of queries, as one
     statistics    RankStatistics: the counts from which metrics are computed
     stretches     what belongs to rows, one row after the other
     threads       work that is spread over threads, beside the passes

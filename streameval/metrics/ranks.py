@@ -12,13 +12,12 @@ from typing import Literal
 import numpy as np
 
 from streameval.choices import AveragePrecision
+from streameval.compilation import compiled
 from streameval.statistics import RankStatistics
 from streameval.typing import FloatArray, IntArray
 
 Cutoff = int | IntArray
 """A rank for all queries, or one for each of Q+, [N] int64."""
-
-STEP_QUERIES = 8  # that take, one by one, what a step does that adds a term of all queries
 
 NEVER = 1 << 40
 """Negatives ahead of a positive that is never found: beyond every cutoff. It adds nothing."""
@@ -134,22 +133,22 @@ class Ranks:
 
         They are written over the terms.
         """
-        sums, most = terms, int(self.count.max(initial=0))
-        if STEP_QUERIES * most > len(self.start):
-            for start, stop in zip(self.start.tolist(), (self.last + 1).tolist(), strict=True):
-                own = sums[start:stop]
-                np.add.accumulate(own, out=own)
-            return sums
-        longest_first = self.start[np.argsort(-self.count)]
-        longer = len(self.start) - np.bincount(self.count).cumsum()  # have more than j positives
-        for j in range(1, most):
-            place = longest_first[: longer[j]] + j
-            sums[place] += sums[place - 1]
-        return sums
+        _add_up(terms, self.start, self.last)
+        return terms
 
     def of_positives(self, values: Cutoff) -> IntArray:
         """Spread one value, or [N], over the positives of each query, [P]."""
         return np.repeat(np.broadcast_to(values, self.count.shape), self.count)
+
+
+@compiled
+def _add_up(terms, start, last):  # type: ignore[no-untyped-def]
+    """Write the sums of the terms from `start` [N] through each, up to `last` [N], over them."""
+    for i in range(len(start)):
+        total = 0.0
+        for k in range(start[i], last[i] + 1):
+            total += terms[k]
+            terms[k] = total
 
 
 def counts_within(first: IntArray, ranks: int) -> FloatArray:

@@ -149,13 +149,15 @@ class Pairs:
             begins = self.indptr[queries[0] : queries[1] + 1]
             listed, begins = slice(begins[0], begins[-1]), begins - begins[0]
             item, positive = self.item[listed], self.positive[listed]
-            inside = (item >= start) & (item < stop)
             by_rule = self.junk[item]
             if classes.count:
                 by_rule |= classes.ignored(classes.query[slice(*queries)][rows_of(begins)], item)
-            chosen = (positive, ~positive & ~by_rule, self.same_identity[listed])
+            chosen = [positive, ~positive & ~by_rule, self.same_identity[listed]]
+            if (start, stop) != (0, self.gallery):
+                inside = (item >= start) & (item < stop)
+                chosen = [some & inside for some in chosen]
             for count, some in zip(counts, chosen, strict=True):
-                count[slice(*queries)] += sums_of(some & inside, begins)
+                count[slice(*queries)] += sums_of(some, begins)
         return counts[0], counts[1], counts[2]
 
     def block(self, start: int, stop: int) -> Pairs:
