@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reference import canonical_distances
-from support.distances import Vectors, find_distance
+from support.distances import DISTANCES, Vectors, find_distance
 from support.kernels import (
     VARIABLE,
     FeatureColumns,
@@ -147,3 +147,16 @@ def test_queries_are_ready_before_threads_share_them() -> None:
     rows = np.ones((32, 8), np.float32)
     queries = QueryBlock(Vectors.of(rows), find_distance("cosine"), np.zeros(32, np.int64))
     assert {"digits", "_multiplier"} <= vars(queries).keys()
+
+
+@pytest.mark.parametrize("metric", DISTANCES)
+@pytest.mark.parametrize("items", [60, 9000])  # of the last a cache does not hold all
+def test_listed_pairs_have_the_canonical_distance(metric: str, items: int) -> None:
+    rng = np.random.default_rng(items)
+    q, g = (rng.standard_normal((count, 35)).astype(np.float32) for count in (20, items))
+    sides, canonical = (Vectors.of(q), Vectors.of(g)), canonical_distances(q, g, metric)
+    query, item = rng.integers(0, len(q), 3000), rng.integers(0, items, 3000)
+    by_query = np.argsort(query, kind="stable")
+    for own in (slice(None), by_query, slice(0, 1), slice(0, 0)):
+        found = find_distance(metric).pairs(*sides, query[own], item[own])
+        assert np.array_equal(found, canonical[query[own], item[own]])

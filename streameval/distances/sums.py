@@ -33,6 +33,7 @@ _DOUBLES = llvm.vector(llvm.DOUBLE, LANES)
 PRODUCT, SQUARED_DIFFERENCE, ABSOLUTE_DIFFERENCE = 0, 1, 2
 FLOAT_PRODUCT = None  # not canonical
 NEAR_BYTES = 1 << 22  # of rows that are used again, with columns as they come, while in a cache
+L2_BYTES = 1 << 20  # of columns that are used again, in any order
 L1_ELEMENTS = 1 << 12  # float64 that are used again while they are in L1
 
 
@@ -198,9 +199,10 @@ def _by_column(i, k, first, stop, columns):  # type: ignore[no-untyped-def]
 
 @compiled
 def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
-    """Write the sums of listed pairs, column by column: each b[k] is fetched once.
+    """Write the sums of listed pairs: as they are listed, where all columns stay in L2.
 
-    Where pairs are listed row by row, it is fetched once for as many rows as a cache holds.
+    Else column by column: each b[k] is fetched once. Where pairs are listed row by row, it is
+    fetched once for as many rows as a cache holds.
 
     Parameters
     ----------
@@ -212,6 +214,10 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         Pair t is a[i[t]] with b[k[t]].
     out : [p] float64, or float32 of FLOAT_PRODUCT; written
     """
+    if term is not None and b.shape[0] * b.shape[1] * b.itemsize <= L2_BYTES:
+        for t in range(len(k)):
+            out[t] = _sum(term, a, i[t], b, k[t])
+        return
     first = 0
     while first < len(k):
         stop = _together(a, i, first, b.shape[0])
