@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.statistics import FIELDS, RankStatistics, check_same
 from streameval.stretches import cumulated, joined
-from streameval.typing import AnyArray
+from streameval.typing import AnyArray, IntArray
 
 
 def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
@@ -30,6 +30,7 @@ class StackedStatistics(RankStatistics):
     """Statistics of several blocks of queries."""
 
     _parts: Mapping[str, Sequence[AnyArray]] = {}  # of fields that are not attributes yet
+    _begins: Mapping[str, IntArray]  # of the parts, by axis
 
     @classmethod
     def of(cls, parts: Sequence[RankStatistics]) -> StackedStatistics:
@@ -39,6 +40,8 @@ class StackedStatistics(RankStatistics):
         rows = {name: every.pop(name) for name in held if name in _BY_ROW}
         counts = np.concatenate([part.positives for part in parts])
         shared: dict[str, Any] = {"indptr": cumulated(counts)}
+        queries = cumulated([part.queries for part in parts])
+        begins = {"query": queries, "positive": shared["indptr"][queries]}
         for name, values in every.items():
             if name in held and FIELDS[name].merge == "sum":
                 shared[name] = np.sum(values, axis=0)
@@ -47,7 +50,7 @@ class StackedStatistics(RankStatistics):
                     check_same(name, values[0], value)
                 shared[name] = values[0]
         stacked = cls.__new__(cls)
-        vars(stacked).update(_parts=rows, **shared)
+        vars(stacked).update(_parts=rows, _begins=begins, **shared)
         return stacked
 
     @property
@@ -60,8 +63,9 @@ class StackedStatistics(RankStatistics):
         """Return consecutive rows of a field, without a copy where they are of one block."""
         if name in vars(self):
             return super().stretch(name, start, stop)
-        parts = self._parts[name]
-        begins = cumulated([len(part) for part in parts])
+        parts, begins = self._parts[name], self._begins[FIELDS[name].axes[0]]
+        if len(parts) == 1:  # joined meanwhile
+            return parts[0][start:stop]
         first = int(np.searchsorted(begins[1:-1], start, side="right"))
         last = max(int(np.searchsorted(begins[1:-1], stop)), first)
         own = [

@@ -56,13 +56,14 @@ class Ranks:
         self.start = stats.indptr[self.queries]
         self.count = stats.positives[self.queries]
         self.last: IntArray = self.start + self.count - 1
-        self.order: IntArray = np.arange(1, len(stats.closer) + 1) - self.of_positives(self.start)
         tied_ahead = {
             "pessimistic": stats.tied,
             "optimistic": np.zeros_like(stats.tied),
             "stable": stats.tied_before,
         }[ties]
-        self.rank: IntArray = stats.closer + tied_ahead + self.order
+        self.order: IntArray = np.empty_like(stats.closer)
+        self.rank: IntArray = np.empty_like(stats.closer)
+        _place(stats.closer, tied_ahead, self.start, self.last, self.order, self.rank)
         self._stats = stats
         self._furthest = NEVER if np.max(self.rank, initial=0) > NEVER else None
 
@@ -139,6 +140,15 @@ class Ranks:
     def of_positives(self, values: Cutoff) -> IntArray:
         """Spread one value, or [N], over the positives of each query, [P]."""
         return np.repeat(np.broadcast_to(values, self.count.shape), self.count)
+
+
+@compiled
+def _place(closer, tied_ahead, start, last, order, rank):  # type: ignore[no-untyped-def]
+    """Write j and r_j of each positive, [P]; `start` and `last` [N] are of their queries."""
+    for i in range(len(start)):
+        for k in range(start[i], last[i] + 1):
+            order[k] = k - start[i] + 1
+            rank[k] = closer[k] + tied_ahead[k] + order[k]
 
 
 @compiled
