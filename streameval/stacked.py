@@ -27,9 +27,12 @@ def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
 
 
 class StackedStatistics(RankStatistics):
-    """Statistics of several blocks of queries."""
+    """Statistics of several blocks of queries.
 
-    _parts: Mapping[str, Sequence[AnyArray]] = {}  # of fields that are not attributes yet
+    What `take`, `merge` and the like make of them joins every field.
+    """
+
+    _parts: dict[str, list[AnyArray]]  # of fields that are not attributes yet, if any
     _begins: Mapping[str, IntArray]  # of the parts, by axis
 
     @classmethod
@@ -49,6 +52,9 @@ class StackedStatistics(RankStatistics):
                 for value in values[1:]:
                     check_same(name, values[0], value)
                 shared[name] = values[0]
+        for name, values in rows.items():
+            if len({value.shape[1:] for value in values}) > 1:
+                raise ValueError(f"statistics to be combined differ in the shape of {name}")
         stacked = cls.__new__(cls)
         vars(stacked).update(_parts=rows, _begins=begins, **shared)
         return stacked
@@ -57,7 +63,8 @@ class StackedStatistics(RankStatistics):
     def held(self) -> Sequence[str]:
         """Names of the fields that are not None."""
         own = vars(self)
-        return [name for name in FIELDS if own.get(name) is not None or name in self._parts]
+        parts = own.get("_parts", ())
+        return [name for name in FIELDS if own.get(name) is not None or name in parts]
 
     def stretch(self, name: str, start: int, stop: int) -> AnyArray:
         """Return consecutive rows of a field, without a copy where they are of one block."""
@@ -79,7 +86,7 @@ def _whole(stacked: StackedStatistics, name: str) -> AnyArray:
     """Return a field of all queries, joined; the parts are let go of."""
     parts = stacked._parts[name]
     whole = parts[0] if len(parts) == 1 else joined(parts)
-    vars(stacked)["_parts"] = {**stacked._parts, name: [whole]}
+    stacked._parts[name] = [whole]  # in one step: another thread may be reading
     return whole
 
 

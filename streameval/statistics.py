@@ -133,7 +133,10 @@ class RankStatistics:
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
-        positives, edges = int(self.indptr[-1]) if len(self.indptr) else 0, self.histogram_edges
+        indptr, edges = self.indptr, self.histogram_edges
+        if len(indptr) and (indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any()):
+            raise ValueError("RankStatistics.indptr does not ascend from 0")
+        positives = int(indptr[-1]) if len(indptr) else 0
         sizes = {"query": self.queries, "positive": positives, "rule": len(SHOT_RULES)}
         if (self.impostor_histogram is None) != (edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
@@ -187,7 +190,7 @@ class RankStatistics:
     @property
     def held(self) -> Sequence[str]:
         """Names of the fields that are not None."""
-        return [name for name in FIELDS if vars(self)[name] is not None]
+        return [name for name in FIELDS if vars(self).get(name) is not None]
 
     @property
     def spans(self) -> Sequence[Span]:

@@ -193,6 +193,12 @@ def test_statistics_of_different_work_do_not_merge_or_stack() -> None:
     c = oracle_statistics(**one, gallery_id=np.array([1, 2]), thresholds=[1.0])
     with pytest.raises(ValueError, match="differ in thresholds"):
         stack([a, c])
+    near = [replace(a, nearest_negatives=np.ones((1, most))) for most in (1, 2)]
+    with pytest.raises(ValueError, match="shape of nearest_negatives"):
+        stack(near)
+    for indptr in ([1, 1], [0, 2, 1]):
+        with pytest.raises(ValueError, match="ascend from 0"):
+            replace(a, indptr=np.array(indptr))
     with pytest.raises(ValueError, match="no statistics"):
         stack([])
 

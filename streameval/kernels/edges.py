@@ -98,7 +98,10 @@ class Positives(NamedTuple):
     def sort(
         cls, indptr: IntArray, distance: FloatArray, item: IntArray, threads: int = 1
     ) -> Positives:
-        """Sort within each query; within a query, `item` is ascending already."""
+        """Sort within each query; within a query, `item` is ascending already.
+
+        NaN come in any order.
+        """
         ordered = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64))
         shares = np.linspace(0, len(item), max(min(threads, len(item) // SPREAD), 1) + 1)
         cuts = [*np.searchsorted(indptr, shares[:-1]).tolist(), len(indptr) - 1]
@@ -158,9 +161,10 @@ def _distribute(indptr, distance, item, keys, bits, ordered):  # type: ignore[no
         Where the positives of each of these queries begin.
     distance, item : [P] float64, [P] int64
     keys : [p] int64
-        Ascending: the leading bits of all these queries' distances; and in so many bits which it
-        is, counted from their first.
+        Ascending: the leading bits of the distances of all these queries; in the lowest bits, the
+        place of each among them.
     bits : int
+        How many bits hold the place.
     ordered : Positives, written
     """
     begin, mask = indptr[0], (1 << bits) - 1

@@ -122,19 +122,19 @@ class RankedQueries(Shared):
             yield tp
 
 
-def query_blocks(stats: RankStatistics) -> Iterator[RankStatistics]:
-    """Yield consecutive blocks of queries, without copies: of `POSITIVES`, or of one query.
+def query_spans(stats: RankStatistics) -> Iterator[Span]:
+    """Yield consecutive blocks of queries: of `POSITIVES`, or of one query.
 
     All is one block where there is a histogram, whose pairs are of no query.
     """
     if stats.impostor_histogram is not None or not stats.queries:
-        yield stats
+        yield 0, stats.queries
         return
     start = 0
     while start < stats.queries:
         most = stats.indptr[start] + POSITIVES
         stop = max(int(np.searchsorted(stats.indptr, most, side="right")) - 1, start + 1)
-        yield stats.block(start, stop)
+        yield start, stop
         start = stop
 
 

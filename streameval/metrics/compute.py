@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from streameval.errors import InputError, warn
-from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered, query_blocks
+from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered, query_spans
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import find_name, measures_of
 from streameval.statistics import RankStatistics
-from streameval.typing import AnyArray, IntArray
+from streameval.threads import spread
+from streameval.typing import AnyArray, IntArray, Span
 
 MOST_TOLD = 4  # metrics in a repr: it is a line
+MOST_THREADS = 4  # that read blocks: beside Python's lock more are of little use, and of 12 MB each
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,9 @@ def scalars_text(scalars: Mapping[str, float]) -> str:
 
 
 def compute_metrics(
-    stats: RankStatistics | Iterable[RankStatistics], options: MetricOptions = DEFAULT_OPTIONS
+    stats: RankStatistics | Iterable[RankStatistics],
+    options: MetricOptions = DEFAULT_OPTIONS,
+    threads: int = 1,
 ) -> Metrics:
     """Compute the metrics of the options, by default those that the statistics allow.
 
@@ -123,6 +128,7 @@ def compute_metrics(
         Statistics of all queries, or of consecutive blocks of queries. Each block is released
         before the next is read. Metrics are equal for any blocks.
     options : MetricOptions, optional
+    threads : int
 
     Warns
     -----
@@ -140,7 +146,7 @@ def compute_metrics(
     if first is None:
         raise ValueError("there are no statistics to compute metrics of")
     measures = measures_of(options, first)
-    metrics = metrics_of(chain([first], blocks), options, measures)
+    metrics = metrics_of(chain([first], blocks), options, measures, threads)
     check_matched(metrics.per_query["positives"], options)
     counts = metrics.counts
     if not counts["queries_positive"]:
@@ -170,9 +176,10 @@ def metrics_of(
     stats: RankStatistics | Iterable[RankStatistics],
     options: MetricOptions,
     measures: Sequence[Measure],
+    threads: int = 1,
 ) -> Metrics:
     """Compute some metrics, all of which the statistics allow; without a warning."""
-    gathering = Gathering(options, measures)
+    gathering = Gathering(options, measures, threads)
     for block in stats.blocks() if isinstance(stats, RankStatistics) else stats:
         gathering.add(block)
     return gathering.metrics()
@@ -181,8 +188,10 @@ def metrics_of(
 class Gathering:
     """Some metrics of queries whose statistics come block by block, and are not kept."""
 
-    def __init__(self, options: MetricOptions, measures: Sequence[Measure]) -> None:
-        self._options, self._measures = options, measures
+    def __init__(
+        self, options: MetricOptions, measures: Sequence[Measure], threads: int = 1
+    ) -> None:
+        self._options, self._measures, self._threads = options, measures, threads
         self._on_ties = [one for one in measures if "tied" in one.metric.needs]
         extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
         self._rules = options, *extremes
@@ -190,15 +199,25 @@ class Gathering:
 
     def add(self, block: RankStatistics) -> None:
         """Gather what the metrics declare of the queries that follow."""
+        gather = partial(self._of_queries, block)
+        for parts in spread(gather, list(query_spans(block)), min(self._threads, MOST_THREADS)):
+            for kept, part in zip(self._parts, parts, strict=True):
+                kept.append(part)
+
+    def _of_queries(self, block: RankStatistics, span: Span) -> list[Shared]:
+        """Return what the metrics declare of some queries of a block, under each rule for ties."""
         demands, demands_on_ties = (
             [demand for one in some for demand in one.demands()]
             for some in (self._measures, self._on_ties)
         )
-        for part in query_blocks(block):
-            own, ties = gathered(RankedQueries(part, self._options), demands), part.tied.any()
-            for rule, kept in zip(self._rules, self._parts, strict=True):
-                same = rule == self._options or not ties
-                kept.append(own if same else gathered(RankedQueries(part, rule), demands_on_ties))
+        part = block.block(*span)
+        own, ties = gathered(RankedQueries(part, self._options), demands), part.tied.any()
+        return [
+            own
+            if rule == self._options or not ties
+            else gathered(RankedQueries(part, rule), demands_on_ties)
+            for rule in self._rules
+        ]
 
     def metrics(self) -> Metrics:
         """Return the metrics of all queries."""

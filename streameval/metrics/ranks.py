@@ -126,7 +126,10 @@ class Ranks:
         return self.hit_counts(rank) / np.minimum(self.rank[self.last], rank)
 
     def totals(self, terms: FloatArray) -> FloatArray:
-        """Return the sums of each query's terms 1 .. G, see `running_totals`, [N] float64."""
+        """Return the sums of each query's terms 1 .. G, added in that order, [N] float64.
+
+        The terms are overwritten.
+        """
         return self.running_totals(terms)[self.last]
 
     def running_totals(self, terms: FloatArray) -> FloatArray:

@@ -73,20 +73,19 @@ class Evaluation(Shown, Saves, EvaluationValues):
         provenance: JsonObject,
         positive_cams: PositiveCameras | None = None,
         lists: ListReading | None = None,
-        resampling: Resampling | None = None,
+        threads: int = 1,
     ) -> Evaluation:
         """Compute the metrics of the options."""
         statistics, lists = with_mean_groups(statistics, lists, options.average, columns)
         return cls(
             statistics,
-            _metrics_of(statistics, options, lists),
+            _metrics_of(statistics, options, lists, threads),
             options,
             range,
             columns,
             provenance,
             positive_cams=positive_cams,
             lists=lists,
-            resampling=resampling,
         )
 
     def with_options(
@@ -228,8 +227,11 @@ Results = Mapping[str, Evaluation]
 
 
 def _metrics_of(
-    statistics: RankStatistics, options: MetricOptions, lists: ListReading | None
+    statistics: RankStatistics,
+    options: MetricOptions,
+    lists: ListReading | None,
+    threads: int = 1,
 ) -> Metrics:
     if lists is None:
-        return compute_metrics(statistics, options)
+        return compute_metrics(statistics, options, threads)
     return compute_list_metrics(statistics, lists, options)

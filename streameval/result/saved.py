@@ -241,9 +241,12 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
             provenance=provenance,
             positive_cams=_read_positive_cams(folder, statistics),
             lists=_read_lists(folder, provenance.get("lists"), table),
+        )
+        loaded = replace(
+            loaded,
+            group_by=summary.get("groups", {}).get("by"),
             resampling=None if confidence is None else Resampling(**confidence["how"]),
         )
-        loaded = replace(loaded, group_by=summary.get("groups", {}).get("by"))
         if loaded.group_by == CAMERA_PAIRS:
             check_group_column(CAMERA_PAIRS, columns, loaded.positive_cams)
         for name, count in loaded.counts.items():

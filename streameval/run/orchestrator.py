@@ -63,7 +63,7 @@ def carry_out_all(prepared: Sequence[Prepared], session: Session) -> list[Evalua
     seconds = time.perf_counter() - begin
     read = {"read": session.guard(source).digests()}
     return [
-        _evaluation(one, own, describe_run(one, started, seconds) | read)
+        _evaluation(one, own, describe_run(one, started, seconds) | read, session.threads)
         for one, own in zip(prepared, counted, strict=True)
     ]
 
@@ -75,7 +75,9 @@ def _count(prepared: Sequence[Prepared], session: Session) -> list[Counted]:
     return ready.count(given, session)
 
 
-def _evaluation(prepared: Prepared, counted: Counted, provenance: JsonObject) -> Evaluation:
+def _evaluation(
+    prepared: Prepared, counted: Counted, provenance: JsonObject, threads: int
+) -> Evaluation:
     """Return the result of one evaluation."""
     request = prepared.request
     result = Evaluation.compute(
@@ -87,5 +89,6 @@ def _evaluation(prepared: Prepared, counted: Counted, provenance: JsonObject) ->
         provenance=provenance | dict(counted.facts),
         positive_cams=prepared.cams if "positive_item" in counted.statistics.held else None,
         lists=counted.reading,
+        threads=threads,
     )
     return result if request.group_by is None else result.grouped(request.group_by)
