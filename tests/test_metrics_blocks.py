@@ -100,6 +100,26 @@ def test_any_blocks_of_queries_give_the_same_metrics(
     assert_equal(quietly(blocks_of(stats, cuts), options), whole)
 
 
+@examples(30)
+@given(
+    problem=problems(),
+    ties=st.sampled_from(CHOICES["ties"]),
+    positives=st.integers(1, 5),
+    threads=st.integers(1, 3),
+)
+def test_small_blocks_and_threads_give_the_same_metrics(
+    problem: dict[str, Any], ties: Any, positives: int, threads: int
+) -> None:
+    stats = oracle_statistics(
+        **problem, thresholds=oracle_thresholds(problem["distances"], 0.0, 1.0)
+    )
+    whole = quietly(stats, MetricOptions(ties))
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamevalWarning)
+        patch.setattr("streameval.metrics.blocks.POSITIVES", positives)
+        assert_equal(compute_metrics(stats, MetricOptions(ties), threads), whole)
+
+
 def test_no_statistics_have_no_metrics() -> None:
     with pytest.raises(ValueError, match="no statistics"):
         compute_metrics([])
