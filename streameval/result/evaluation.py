@@ -77,6 +77,8 @@ class Evaluation(Shown, Saves, EvaluationValues):
     ) -> Evaluation:
         """Compute the metrics of the options."""
         statistics, lists = with_mean_groups(statistics, lists, options.average, columns)
+        if len(statistics.spans) > 1:  # they did not fit the memory, as what threads keep might not
+            threads = 1
         return cls(
             statistics,
             _metrics_of(statistics, options, lists, threads),
