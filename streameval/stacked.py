@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.statistics import FIELDS, RankStatistics, check_same
+from streameval.statistics import FIELDS, ROW_FIELDS, RankStatistics, check_same
 from streameval.stretches import cumulated, joined
 from streameval.typing import AnyArray, IntArray
 
@@ -19,7 +19,7 @@ from streameval.typing import AnyArray, IntArray
 def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
     """Stack the statistics of consecutive blocks of queries against one gallery.
 
-    Raises ValueError if there are none, or they differ in thresholds, edges or fields.
+    Raises ValueError if there are none, or they differ in thresholds, edges, fields or widths.
     """
     if not parts:
         raise ValueError("there are no statistics to stack")
@@ -40,7 +40,7 @@ class StackedStatistics(RankStatistics):
         """Return the statistics of all parts."""
         every = {name: [getattr(part, name) for part in parts] for name in FIELDS}
         held = [name for name in every if all(one is not None for one in every[name])]
-        rows = {name: every.pop(name) for name in held if name in _BY_ROW}
+        rows = {name: every.pop(name) for name in held if name in ROW_FIELDS}
         counts = np.concatenate([part.positives for part in parts])
         shared: dict[str, Any] = {"indptr": cumulated(counts)}
         queries = cumulated([part.queries for part in parts])
@@ -71,7 +71,7 @@ class StackedStatistics(RankStatistics):
         if name in vars(self):
             return super().stretch(name, start, stop)
         parts, begins = self._parts[name], self._begins[FIELDS[name].axes[0]]
-        if len(parts) == 1:  # joined meanwhile
+        if len(parts) == 1:  # joined by another thread, or for a copy
             return parts[0][start:stop]
         first = int(np.searchsorted(begins[1:-1], start, side="right"))
         last = max(int(np.searchsorted(begins[1:-1], stop)), first)
@@ -79,19 +79,17 @@ class StackedStatistics(RankStatistics):
             part[max(start - begin, 0) : stop - begin]
             for part, begin in zip(parts[first : last + 1], begins[first:].tolist(), strict=False)
         ]
-        return own[0] if len(own) == 1 else joined(own)
+        return joined(own)
 
 
 def _whole(stacked: StackedStatistics, name: str) -> AnyArray:
     """Return a field of all queries, joined; the parts are let go of."""
-    parts = stacked._parts[name]
-    whole = parts[0] if len(parts) == 1 else joined(parts)
+    whole = joined(stacked._parts[name])
     stacked._parts[name] = [whole]  # in one step: another thread may be reading
     return whole
 
 
-_BY_ROW = [name for name, layout in FIELDS.items() if layout.axes[0] in ("query", "positive")]
-for _name in _BY_ROW:
+for _name in ROW_FIELDS:
     _field = cached_property(partial(_whole, name=_name))
     _field.__set_name__(StackedStatistics, _name)
     setattr(StackedStatistics, _name, _field)

@@ -206,8 +206,11 @@ class RankStatistics:
             return self
         begin, end = self.indptr[[start, stop]].tolist()
         spans = {"query": (start, stop), "positive": (begin, end)}
-        own = {name: spans[axis] for name in self.held if (axis := FIELDS[name].axes[0]) in spans}
-        rows: dict[str, Any] = {name: self.stretch(name, *span) for name, span in own.items()}
+        rows: dict[str, Any] = {
+            name: self.stretch(name, *spans[FIELDS[name].axes[0]])
+            for name in self.held
+            if name in ROW_FIELDS
+        }
         indptr = self.indptr[start : stop + 1] - begin
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **(rows | {"group": None}))
 
@@ -373,6 +376,10 @@ class RankStatistics:
 _hints = get_type_hints(RankStatistics, include_extras=True)
 FIELDS: Mapping[str, Field] = {name: hint.__metadata__[0] for name, hint in _hints.items()}
 REQUIRED = frozenset(field.name for field in fields(RankStatistics) if field.default is not None)
+ROW_FIELDS = frozenset(
+    name for name, layout in FIELDS.items() if layout.axes[0] in ("query", "positive")
+)
+"""Fields that hold rows of queries or of positives."""
 THRESHOLD_FIELDS = frozenset({"thresholds", "negatives_within", "impostor_histogram"})
 """Fields that hold what is counted at thresholds."""
 WHOLE_FIELDS = frozenset(name for name, layout in FIELDS.items() if layout.merge == "whole")

@@ -68,8 +68,10 @@ def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
 def joined(parts: Sequence[AnyArray]) -> AnyArray:
     """Return arrays one after the other, along their first axis.
 
-    Without a copy, where they are parts of one array that follow one another there.
+    Without a copy, where there is one, or they follow one another in one array.
     """
+    if len(parts) == 1:
+        return parts[0]
     first, whole = parts[0], parts[0].base
     if not isinstance(whole, np.ndarray) or not (whole.ndim == 1 and whole.flags.c_contiguous):
         return np.concatenate(parts)

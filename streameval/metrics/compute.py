@@ -20,7 +20,7 @@ from streameval.threads import spread
 from streameval.typing import AnyArray, IntArray, Span
 
 MOST_TOLD = 4  # metrics in a repr: it is a line
-MOST_THREADS = 4  # that read blocks: beside Python's lock more are of little use, and of 12 MB each
+MOST_THREADS = 4  # that read blocks: more wait for Python's lock, and each takes 12 MB
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def compute_metrics(
         before the next is read. Metrics are equal for any blocks.
     options : MetricOptions, optional
     threads : int
+        How many read the queries of a block.
 
     Warns
     -----
@@ -193,6 +194,10 @@ class Gathering:
     ) -> None:
         self._options, self._measures, self._threads = options, measures, threads
         self._on_ties = [one for one in measures if "tied" in one.metric.needs]
+        self._demands, self._demands_on_ties = (
+            [demand for one in some for demand in one.demands()]
+            for some in (measures, self._on_ties)
+        )
         extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
         self._rules = options, *extremes
         self._parts: list[list[Shared]] = [[] for _ in self._rules]
@@ -206,16 +211,12 @@ class Gathering:
 
     def _of_queries(self, block: RankStatistics, span: Span) -> list[Shared]:
         """Return what the metrics declare of some queries of a block, under each rule for ties."""
-        demands, demands_on_ties = (
-            [demand for one in some for demand in one.demands()]
-            for some in (self._measures, self._on_ties)
-        )
         part = block.block(*span)
-        own, ties = gathered(RankedQueries(part, self._options), demands), part.tied.any()
+        own, ties = gathered(RankedQueries(part, self._options), self._demands), part.tied.any()
         return [
             own
             if rule == self._options or not ties
-            else gathered(RankedQueries(part, rule), demands_on_ties)
+            else gathered(RankedQueries(part, rule), self._demands_on_ties)
             for rule in self._rules
         ]
 

@@ -18,7 +18,7 @@ import numpy as np
 from streameval.arrays.complete import check_complete
 from streameval.errors import InputError, OutputError
 from streameval.stacked import stack
-from streameval.statistics import FIELDS, REQUIRED, RankStatistics
+from streameval.statistics import FIELDS, REQUIRED, ROW_FIELDS, RankStatistics
 from streameval.store import create_array
 from streameval.typing import AnyArray, IntArray, Span
 
@@ -177,7 +177,7 @@ class StoredStatistics(RankStatistics):
                 raise OutputError(f"{path}: {name} is no array")
             check_complete(array, path / name, f"{path}::{name}")
         vars(self).update(_arrays=arrays, _shared={})
-        shared = {name: self._values(name) for name in arrays if not _by_row(name)}
+        shared = {name: self._values(name) for name in arrays if name not in ROW_FIELDS}
         vars(self)["_shared"] = shared | {"indptr": self._values("indptr")}
         if not len(self.indptr) or (np.diff(self.indptr, prepend=0) < 0).any():
             raise OutputError(f"{path}: indptr does not ascend from 0")
@@ -219,7 +219,7 @@ class StoredStatistics(RankStatistics):
         """Bytes of a query, and of a positive."""
         sizes = {"query": 0, "positive": 0}
         for name in self._arrays:
-            if not _by_row(name):
+            if name not in ROW_FIELDS:
                 continue
             array = self._arrays[name]
             width = int(np.prod(array.shape[1:])) * array.dtype.itemsize
@@ -251,7 +251,7 @@ class StoredStatistics(RankStatistics):
         fields: dict[str, Any] = {
             name: self._values(name, of[FIELDS[name].axes[0]])
             for name in self.held
-            if _by_row(name)
+            if name in ROW_FIELDS
         }
         for name, values in self._shared.items():
             summed = FIELDS[name].merge == "sum" and start > 0
@@ -295,10 +295,6 @@ class StoredStatistics(RankStatistics):
 
 
 _HISTOGRAM = ("group", "group_histogram", "impostor_histogram", "histogram_edges")
-
-
-def _by_row(name: str) -> bool:
-    return FIELDS[name].axes[0] in ("query", "positive")
 
 
 def _field(name: str) -> property:
