@@ -60,7 +60,7 @@ class Clock:
         return call
 
     def read_twice(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `read_rows` that adds what its digests take; by turns it reads without first."""
+        """Return `read_files` that adds what its digests take; by turns it reads without first."""
 
         def timed(*given: Any) -> tuple[float, Any]:
             begin = time.thread_time()
@@ -88,8 +88,8 @@ def clocked() -> Iterator[Clock]:
     clock, kept = Clock(), [(owner, name, getattr(owner, name)) for owner, name in GUARDED]
     for owner, name, function in kept:
         setattr(owner, name, clock.timed(function))
-    kept.append((scattered, "read_rows", scattered.read_rows))
-    scattered.read_rows = clock.read_twice(scattered.read_rows)
+    kept.append((scattered, "read_files", scattered.read_files))
+    scattered.read_files = clock.read_twice(scattered.read_files)
     try:
         yield clock
     finally:

@@ -14,17 +14,46 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.arrays.array import Shape, Spans, slices, stretches
-from streameval.typing import AnyArray, ByteArray, IntArray
+from streameval.arrays.array import Shape, Spans, stretches
+from streameval.typing import AnyArray, ByteArray, IntArray, Span
 
 if TYPE_CHECKING:
     from streameval.arrays.digest import DigestArray
 
 _HEADER_BYTES = 16  # of a Blosc frame, which is longer than its values by no more
+
+_Chunk = tuple[int, int, int, int]  # of a `_Cut`
+
+
+class _Cut(NamedTuple):
+    """How the chunks along an axis cut a block, [k] int64.
+
+    Attributes
+    ----------
+    number : of each chunk.
+    inside : where the block begins in it.
+    begin, end : what it holds of the block, counted in that.
+    """
+
+    number: IntArray
+    inside: IntArray
+    begin: IntArray
+    end: IntArray
+
+    @classmethod
+    def of(cls, span: Span, edge: int) -> _Cut:
+        """Cut a span by chunks of a length."""
+        number = np.arange(span[0] // edge, -(-span[1] // edge))
+        begin, end = np.maximum(number * edge, span[0]), np.minimum((number + 1) * edge, span[1])
+        return cls(number, begin - number * edge, begin - span[0], end - span[0])
+
+    def chunks(self) -> list[_Chunk]:
+        """Return the numbers of each chunk."""
+        return list(zip(*(values.tolist() for values in self), strict=True))
 
 
 class NotReadError(Exception):
@@ -68,46 +97,68 @@ class ChunkFiles:
         ------
         NotReadError
         """
-        from streameval.arrays import digest
-
-        at_once = digests if self._chunks[0] >= 4 else digests[:0]  # four rows cost as much as one
-        edges = zip(spans, self._chunks, strict=True)
-        grid = (range(start // edge, -(-stop // edge)) for (start, stop), edge in edges)
-        for at in product(*grid):
-            inside, place = [], []
-            for (start, stop), index, edge in zip(spans, at, self._chunks, strict=True):
-                first, last = max(start, index * edge), min(stop, (index + 1) * edge)
-                inside.append((first - index * edge, last - index * edge))
-                place.append((first - start, last - start))
-            part, left = out[slices(tuple(place))], spans[1][0] + place[1][0]
-            self._fill_from(at, tuple(inside), part, left, at_once[slice(*place[0])])
-        if len(at_once) < len(digests):
-            first = digest.first_word(out.dtype, spans[1][0])
-            digest.add_digests(digest.words_of(out), first, digest.own_multipliers(), digests)
-
-    def _fill_from(
-        self, at: Shape, inside: Spans, out: AnyArray, column: int, digests: DigestArray
-    ) -> None:
-        """Read what lies in a chunk, from a column of the array on."""
-        from streameval.arrays import digest
-        from streameval.arrays.scattered import read_rows
-
-        words, own = digest.words_of(out), digest.own_multipliers()
-        first = digest.first_word(out.dtype, column)
+        rows, columns = map(_Cut.of, spans, self._chunks)
         if self._encoded:
-            if out.shape == self._chunks and out.flags.c_contiguous:
-                self._decode(at, out)
-            else:
-                out[...] = self._decoded(at)[slices(inside)]
+            for row, column in product(rows.chunks(), columns.chunks()):
+                self._fill_decoded(row, column, out, spans[1][0], digests)
+        elif not self._copy(rows, columns, out, spans[1][0], digests):
+            raise NotReadError
+
+    def _copy(
+        self, rows: _Cut, columns: _Cut, out: AnyArray, left: int, digests: DigestArray
+    ) -> bool:
+        """Copy a block, whose first column is `left`, chunk by chunk; tell whether all was read."""
+        from streameval.arrays import digest
+        from streameval.arrays.scattered import read_files
+
+        itemsize, wide, words = self._dtype.itemsize, self._chunks[1], digest.words_of(out)
+        every = digest.first_word(out.dtype, 1)
+        down, across = rows, _Cut(*(values[:, None] for values in columns))
+        parts = np.stack(
+            np.broadcast_arrays(
+                (down.inside * wide + across.inside) * itemsize,
+                down.begin,
+                down.end,
+                across.begin * every,
+                across.end * every,
+            ),
+            axis=-1,
+        ).reshape(-1, 5)
+        paths = self._paths(rows.number, columns.number)
+        known = digest.first_word(out.dtype, left), digest.own_multipliers(), digests
+        return bool(read_files(paths, self._size, wide * itemsize, parts, words, *known))
+
+    def _paths(self, rows: IntArray, columns: IntArray) -> ByteArray:
+        """Return the paths of chunks, [k, w], each of which ends in a 0; those of the last call."""
+        kept, key = vars(self._here), (rows.tobytes(), columns.tobytes())
+        if kept.get("named") != key:
+            every = product(columns.tolist(), rows.tolist())
+            paths = [os.fsencode(self._path_of((row, column))) for column, row in every]
+            longest = max(map(len, paths)) + 1
+            padded = b"".join(path.ljust(longest, b"\0") for path in paths)
+            kept["paths"] = np.frombuffer(padded, np.uint8).reshape(-1, longest)
+            kept["named"] = key
+        found: ByteArray = kept["paths"]
+        return found
+
+    def _fill_decoded(
+        self, row: _Chunk, column: _Chunk, out: AnyArray, left: int, digests: DigestArray
+    ) -> None:
+        """Decode what lies in a chunk of a block, whose first column is `left`."""
+        from streameval.arrays import digest
+        from streameval.arrays.scattered import copy_rows
+
+        (i, top, first, end), (k, before, begin, stop) = row, column
+        part = out[first:end, begin:stop]
+        number = digest.first_word(out.dtype, left + begin)
+        known = number, digest.own_multipliers(), digests[first:end]
+        if part.shape == self._chunks and part.flags.c_contiguous:
+            self._decode((i, k), part)
             if len(digests):
-                digest.add_digests(words, first, own, digests)
-            return
-        (top, _), (left, _) = inside
-        stride = self._chunks[1] * self._dtype.itemsize
-        offset = top * stride + left * self._dtype.itemsize
-        with self._opened(at, self._size) as fileno:
-            if not read_rows(fileno, offset, stride, words, first, own, digests):
-                raise NotReadError
+                digest.add_digests(digest.words_of(part), *known)
+        else:
+            inside = self._decoded((i, k))[top:, before:][: end - first, : stop - begin]
+            copy_rows(digest.words_of(inside), digest.words_of(part), *known)
 
     def pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
         """Read entries, each once.

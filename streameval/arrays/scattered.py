@@ -1,11 +1,12 @@
-"""Rows scattered over a file or over memory, read by loops that do not hold Python's lock.
+"""Rows scattered over files or over memory, read by loops that do not hold Python's lock.
 
-A row takes a microsecond to read, and several to ask for from Python: threads that do so wait for
-each other.
+A row takes a microsecond to read, a file three to open, and several to ask for from Python: threads
+that do so wait for each other.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs a
 _WINDOW_BYTES = 1 << 20  # and so far together
 _TOGETHER = 512  # rows that one call reads; systems take 1,024 at most
 _CACHED_BYTES = 512 << 10  # read before they are digested: stay in L2
+_FOUR = 4  # rows that are digested together
 
 # ssize_t pread(int, void *, size_t, off_t), of the C library; an address is an integer here.
 _pread: Any = types.ExternalFunction(
@@ -28,6 +30,12 @@ _pread: Any = types.ExternalFunction(
 _preadv: Any = types.ExternalFunction(
     "preadv", types.intp(types.intc, types.uintp, types.intc, types.int64)
 )
+# int open(const char *, int); off_t lseek(int, off_t, int); int close(int)
+_open: Any = types.ExternalFunction("open", types.intc(types.uintp, types.intc))
+_lseek: Any = types.ExternalFunction("lseek", types.int64(types.intc, types.int64, types.intc))
+_close: Any = types.ExternalFunction("close", types.intc(types.intc))
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 def pieces_of(rows: IntArray, row_bytes: int) -> tuple[IntArray, int]:
@@ -92,16 +100,23 @@ def read_scattered(fileno, offset, rows, pieces, window, out):  # type: ignore[n
 
 
 @compiled
-def read_rows(fileno, offset, stride, out, first, own, digests):  # type: ignore[no-untyped-def]
-    """Copy the same columns of adjacent rows out of a file, until they can't be read in one call.
+def read_files(paths, size, stride, parts, out, first, own, digests):  # type: ignore[no-untyped-def]
+    """Copy rectangles out of files, until one can't be read.
+
+    Files of few rows are read together: four rows are digested in the time of one.
 
     Parameters
     ----------
-    fileno : int
-    offset : int
-        Where the first row begins, in bytes.
+    paths : [k, w] uint8
+        Each ends in a 0.
+    size : int
+        Of each file, in bytes.
     stride : int
-        From one row to the next, in bytes.
+        From one row of a file to the next, in bytes.
+    parts : [k, 5] int64
+        Where the rectangle of each file begins in it, in bytes; its first row in `out`, the end of
+        its rows, its first word and the end of its words. Those that lie one below the other
+        follow one another.
     out : [m, n] words, written
         Rows in one piece each, not necessarily next to each other.
     first, own, digests : int, [s] uint32, [m] or [0] uint64
@@ -111,20 +126,77 @@ def read_rows(fileno, offset, stride, out, first, own, digests):  # type: ignore
     Returns
     -------
     bool
-        Whether all were read; not where the file is cut short, or refused.
+        Whether all were read; not where a file is absent, of another size, cut short or refused.
     """
-    rows, size = out.shape[0], out.shape[1] * out.itemsize
-    whole, vectors = size == stride, np.empty((_TOGETHER, 2), np.uint64)
-    some = min(max(_CACHED_BYTES // size // 4 * 4, 4), _TOGETHER)
+    files, position = np.full(out.shape[0], -1, np.int32), np.empty(out.shape[0], np.int64)
+    begin, done = 0, True
+    while begin < len(parts) and done:
+        end, (_, top, bottom, left, right) = begin + 1, parts[begin]
+        while end < len(parts) and parts[end, 1] == bottom and bottom - top < _FOUR:
+            bottom, end = parts[end, 2], end + 1
+        for k in range(begin, end):
+            fileno = _open(paths[k].ctypes.data, _FLAGS)
+            done = done and fileno >= 0 and _lseek(fileno, 0, os.SEEK_END) == size
+            for row in range(parts[k, 1], parts[k, 2]):
+                files[row], position[row] = fileno, parts[k, 0] + (row - parts[k, 1]) * stride
+        if done:
+            block, where = out[top:bottom, left:right], (files[top:bottom], position[top:bottom])
+            adjacent = end - begin == 1 and (right - left) * out.itemsize == stride
+            some = digests[top:bottom] if len(digests) else digests
+            done = _read_rows(*where, adjacent, block, first + left, own, some)
+        for k in range(begin, end):
+            if files[parts[k, 1]] >= 0:
+                _close(files[parts[k, 1]])
+        begin = end
+    return done
+
+
+@compiled
+def _read_rows(files, position, adjacent, out, first, own, digests):  # type: ignore[no-untyped-def]
+    """Copy rows out of files that are open, a cacheful at a time: see `read_files`.
+
+    Parameters
+    ----------
+    files, position : [m] int32, [m] int64
+        Of each row.
+    adjacent : bool
+        Whether they lie one behind the other in a file.
+    """
+    rows, words, itemsize = out.shape[0], out.shape[1], out.itemsize
+    some = min(max(_CACHED_BYTES // (words * itemsize) // _FOUR * _FOUR, _FOUR), _TOGETHER)
+    wide = words if adjacent else min(words, _CACHED_BYTES // (_FOUR * itemsize))
+    together, vectors = some if adjacent else 1, np.empty((_TOGETHER, 2), np.uint64)
     for begin in range(0, rows, some):
         end = min(begin + some, rows)
-        together = end - begin if whole else 1
-        for row in range(begin, end, together):
-            for k in range(together):
-                vectors[k, 0], vectors[k, 1] = out[row + k].ctypes.data, size
-            position = offset + row * stride
-            if _preadv(fileno, vectors.ctypes.data, together, position) != together * size:
-                return False
+        for left in range(0, words, wide):
+            right = min(left + wide, words)
+            for row in range(begin, end, together):
+                count, size = min(together, end - row), (right - left) * itemsize
+                for k in range(count):
+                    vectors[k, 0], vectors[k, 1] = out[row + k, left:].ctypes.data, size
+                place = position[row] + left * itemsize
+                if _preadv(files[row], vectors.ctypes.data, count, place) != count * size:
+                    return False
+            if len(digests):
+                add_digests(out[begin:end, left:right], first + left, own, digests[begin:end])
+    return True
+
+
+@compiled
+def copy_rows(source, out, first, own, digests):  # type: ignore[no-untyped-def]
+    """Copy rows of words, [m, n], and add their digests while they are in the cache.
+
+    Parameters
+    ----------
+    source, out : [m, n] words
+        Rows in one piece each. They do not overlap.
+    first, own, digests : int, [s] uint32, [m] or [0] uint64
+        As of `read_files`.
+    """
+    for begin in range(0, source.shape[0], _FOUR):
+        end = min(begin + _FOUR, source.shape[0])
+        for row in range(begin, end):
+            for k in range(source.shape[1]):
+                out[row, k] = source[row, k]
         if len(digests):
             add_digests(out[begin:end], first, own, digests[begin:end])
-    return True

@@ -354,8 +354,7 @@ def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple
     data, gallery = problem.data, max(problem.gallery, 1)
     whole = data.grain != (1, 1)  # whole chunks, or any part of them
     down, across = data.chunks if whole else _part_of_chunk(*data.chunks)
-    rows = down = max(min(down, problem.queries), 1)
-    items = across = max(min(across, problem.gallery), 1)
+    rows, items = down, across = max(min(down, problem.queries), 1), max(min(across, gallery), 1)
     small, high = STRIP_BYTES if whole else TILE_BYTES, data.chunks[0]
 
     def fits(rows: int, items: int) -> bool:
@@ -375,7 +374,8 @@ def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple
         while rows < even and may_be(rows + down, items):
             rows += down
     else:
-        most = COLUMNS // 2 if whole and data.grain is not None else gallery
+        decoded = whole and data.grain is not None  # by chunk; wide rows are counted faster
+        most, small = (COLUMNS // 2, 2 * small) if decoded else (gallery, small)
         while items < most and may_be(rows, items + across):
             items += across
     while not fits(rows, items) and in_round > max(rows, problem.least_round):

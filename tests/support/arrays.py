@@ -21,6 +21,8 @@ from streameval.arrays.memory import LoadedArray as LoadedArray
 from streameval.arrays.npy import NpyArray as NpyArray
 from streameval.arrays.uri import FORMATS as FORMATS
 from streameval.arrays.uri import parse_uri as parse_uri
+from streameval.arrays.witness import Readings as Readings
+from streameval.arrays.witness import witnessed as witnessed
 
 __all__ = [
     "FORMATS",
@@ -28,6 +30,7 @@ __all__ = [
     "JoinedArray",
     "LoadedArray",
     "NpyArray",
+    "Readings",
     "SelectedArray",
     "chunks_for",
     "content",
@@ -44,4 +47,5 @@ __all__ = [
     "remote_module",
     "scattered_module",
     "unchanging",
+    "witnessed",
 ]
