@@ -6,14 +6,15 @@ Those of a block are read where they are. A field is joined when all of it is as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from streameval.statistics import FIELDS, ROW_FIELDS, RankStatistics, check_same
 from streameval.stretches import cumulated, joined
-from streameval.typing import AnyArray, IntArray
+from streameval.threads import lazy
+from streameval.typing import AnyArray, IntArray, Span
 
 
 def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
@@ -66,20 +67,49 @@ class StackedStatistics(RankStatistics):
         parts = own.get("_parts", ())
         return [name for name in FIELDS if own.get(name) is not None or name in parts]
 
+    def block(self, start: int, stop: int) -> RankStatistics:
+        """Return the statistics of consecutive queries; a field is joined when it is asked for."""
+        if (start, stop) == (0, self.queries) or "_parts" not in vars(self):
+            return super().block(start, stop)
+        spans = {"query": (start, stop), "positive": tuple(self.indptr[[start, stop]].tolist())}
+        rows = {
+            name: self._within(name, *spans[FIELDS[name].axes[0]])
+            for name in self.held
+            if name in ROW_FIELDS and name != "group"
+        }
+        shared: dict[str, Any] = dict.fromkeys(FIELDS.keys() - rows.keys())
+        shared["indptr"] = self.indptr[start : stop + 1] - spans["positive"][0]
+        begins = {}
+        for axis, span in spans.items():
+            first, last = self._parts_of(axis, *span)
+            begins[axis] = np.clip(self._begins[axis][first : last + 2], *span) - span[0]
+        shared |= {"thresholds": self.thresholds, "_parts": rows, "_begins": begins}
+        block = type(self).__new__(type(self))
+        vars(block).update(shared)
+        return block
+
     def stretch(self, name: str, start: int, stop: int) -> AnyArray:
         """Return consecutive rows of a field, without a copy where they are of one block."""
+        return joined(self._within(name, start, stop))
+
+    def _within(self, name: str, start: int, stop: int) -> list[AnyArray]:
+        """Return consecutive rows of a field, in parts."""
         if name in vars(self):
-            return super().stretch(name, start, stop)
+            return [vars(self)[name][start:stop]]
         parts, begins = self._parts[name], self._begins[FIELDS[name].axes[0]]
         if len(parts) == 1:  # joined by another thread, or for a copy
-            return parts[0][start:stop]
-        first = int(np.searchsorted(begins[1:-1], start, side="right"))
-        last = max(int(np.searchsorted(begins[1:-1], stop)), first)
-        own = [
+            return [parts[0][start:stop]]
+        first, last = self._parts_of(FIELDS[name].axes[0], start, stop)
+        return [
             part[max(start - begin, 0) : stop - begin]
             for part, begin in zip(parts[first : last + 1], begins[first:].tolist(), strict=False)
         ]
-        return joined(own)
+
+    def _parts_of(self, axis: str, start: int, stop: int) -> Span:
+        """Return the first and the last part that consecutive rows are in."""
+        inside = self._begins[axis][1:-1]
+        first = int(np.searchsorted(inside, start, side="right"))
+        return first, max(int(np.searchsorted(inside, stop)), first)
 
 
 def _whole(stacked: StackedStatistics, name: str) -> AnyArray:
@@ -90,6 +120,6 @@ def _whole(stacked: StackedStatistics, name: str) -> AnyArray:
 
 
 for _name in ROW_FIELDS:
-    _field = cached_property(partial(_whole, name=_name))
+    _field = lazy(partial(_whole, name=_name))
     _field.__set_name__(StackedStatistics, _name)
     setattr(StackedStatistics, _name, _field)

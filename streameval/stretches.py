@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.typing import AnyArray, BoolArray, IntArray
 
 
@@ -30,12 +31,25 @@ def cumulated(counts: AnyArray | list[int]) -> IntArray:
 
 def sums_of(values: AnyArray, indptr: IntArray) -> IntArray:
     """Return the sum of each stretch of counts or flags, [n] int64."""
-    sums, filled = np.zeros(len(indptr) - 1, np.int64), indptr[1:] > indptr[:-1]
+    sums = np.zeros(len(indptr) - 1, np.int64)
+    if values.dtype == np.bool_:
+        _count_flags(values, indptr, sums)
+        return sums
+    filled = indptr[1:] > indptr[:-1]
     if filled.any():
-        flags = values.dtype == np.bool_
-        numbers = (values.view(np.uint8) if flags else values)[: indptr[-1]]
+        numbers = values[: indptr[-1]]
         sums[filled] = np.add.reduceat(numbers, indptr[:-1][filled], dtype=np.int64)
     return sums
+
+
+@compiled
+def _count_flags(flags, indptr, counts):  # type: ignore[no-untyped-def]
+    """Write how many flags of each stretch are set; vectorises, unlike `np.add.reduceat`."""
+    for i in range(len(counts)):
+        count = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            count += flags[k]
+        counts[i] = count
 
 
 def left_of(kept: BoolArray, indptr: IntArray) -> IntArray:

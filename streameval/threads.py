@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, Self, TypeVar, overload
 
 Item = TypeVar("Item")
 Part = TypeVar("Part")
+Value = TypeVar("Value")
+
+
+class lazy(cached_property[Value]):  # noqa: N801 - as the one of functools
+    """A cached property of instances that no two threads share.
+
+    Python 3.11 computes the cached properties of one name one after the other, of all instances.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Value: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | Value:
+        """Return the value, computed when it is first asked for."""
+        if instance is None:
+            return self
+        value: Value = self.func(instance)
+        vars(instance)[str(self.attrname)] = value
+        return value
 
 
 def spread(work: Callable[[Item], Part], items: Sequence[Item], threads: int) -> list[Part]:

@@ -446,6 +446,27 @@ def test_the_nearest_negative_beyond_all_positives(tile: tuple[int, int]) -> Non
     assert np.array_equal(found.statistics.nearest_negative, distances.min(axis=1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("far", [0.1, 0.5, 3.0])
+def test_ranks_alone_of_stored_rows_that_are_selected_by_a_sample(far: float, dtype: Any) -> None:
+    """Positives may be nearer, or further, than all that is sampled, and items be left out."""
+    rng = np.random.default_rng(25)
+    distances = (1 + rng.random((60, 700))).astype(dtype)
+    distances[::2, 5] = 0.25  # a negative that no sample shows
+    distances[1::3] = np.round(distances[1::3], 1)  # ties
+    gallery = np.concatenate([np.arange(60), np.full(640, 99)])
+    distances[np.arange(60), np.arange(60)] = far + 0.1 * rng.random(60)
+    gallery[100:500] = -1  # most of what is sampled is junk
+    query = np.arange(60)
+    query[-3:] = 777  # without positives
+    sides = {"query": se.Labels(query), "gallery": se.Labels(gallery)}
+    options = {"protocol": "no-camera", "junk_ids": [-1], "metrics": "CMC@1,mAP"}
+    found = evaluate(se.Distances(distances), **sides, **options).statistics
+    expected = oracle(distances.astype(float), sides, found.thresholds)
+    for name in ("closer", "tied", "tied_before", "nearest_negative", "positive_distance"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint16", "int8", "str", "bytes", "object"])
 def test_any_type_of_labels(dtype: str) -> None:
     rng = np.random.default_rng(13)

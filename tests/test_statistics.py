@@ -161,10 +161,18 @@ def test_blocks_of_stacked_statistics_are_those_of_the_whole(
     whole = statistics_of(problem)
     ends = [0, *sorted(cut % (whole.queries + 1) for cut in cuts), whole.queries]
     stacked = stack([whole.block(*span) for span in pairwise(ends)])
-    wanted = data.draw(st.lists(st.sampled_from(ends), min_size=2, max_size=2).map(sorted))
+    some = st.sampled_from(ends) | st.integers(0, whole.queries)
+    wanted = data.draw(st.lists(some, min_size=2, max_size=2).map(sorted))
+    within = st.integers(0, wanted[1] - wanted[0])
+    inner = data.draw(st.lists(within, min_size=2, max_size=2).map(sorted))
     for one in (copy(stacked), pickle.loads(pickle.dumps(stacked)), stacked):
         assert one.held == whole.held
         assert one.block(*wanted).equals(whole.block(*wanted))
+        part, expected = one.block(*wanted), whole.block(*wanted)
+        assert part.block(*inner).equals(expected.block(*inner))
+        assert np.array_equal(part.tied, expected.tied)  # joined in the block
+        assert part.block(*inner).equals(expected.block(*inner))
+        assert part.held == expected.held
         assert np.array_equal(one.closer, whole.closer)  # joined from here on
         assert one.block(*wanted).equals(whole.block(*wanted))
         assert one.equals(whole)

@@ -152,6 +152,23 @@ def read_files(paths, size, stride, parts, out, first, own, digests):  # type: i
 
 
 @compiled
+def read_adjacent(fileno, offset, stride, out, first, own, digests):  # type: ignore[no-untyped-def]
+    """Copy rows out of a file that is open, and add their digests; return whether all were read.
+
+    Parameters
+    ----------
+    fileno, offset, stride : int
+        Where the first row begins, and from one row to the next, in bytes.
+    out, first, own, digests
+        As of `read_files`.
+    """
+    rows = out.shape[0]
+    files, position = np.full(rows, fileno, np.int32), offset + stride * np.arange(rows)
+    adjacent = out.shape[1] * out.itemsize == stride
+    return _read_rows(files, position, adjacent, out, first, own, digests)
+
+
+@compiled
 def _read_rows(files, position, adjacent, out, first, own, digests):  # type: ignore[no-untyped-def]
     """Copy rows out of files that are open, a cacheful at a time: see `read_files`.
 

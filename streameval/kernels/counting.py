@@ -30,7 +30,13 @@ from streameval.kernels.grids import (
     span_grid,
 )
 from streameval.kernels.limits import Sides, up_to
-from streameval.kernels.selection import cells_of_row, limit_of, room_for_cells, selects
+from streameval.kernels.selection import (
+    cells_of_row,
+    least_sampled,
+    limit_of,
+    room_for_cells,
+    selects,
+)
 from streameval.kernels.settling import NEAREST, place_doubts, place_estimates
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, greatest_finite
 from streameval.typing import FloatArray, IntArray
@@ -231,6 +237,8 @@ def count_tile(  # type: ignore[no-untyped-def]
         closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
         reach = reaches[row] if band > 0.0 else nearest[i]
+        if reach == np.inf:
+            reach = least_sampled(given, weight, add) + 2 * band
         span = span_grid(closer, tied, band, pitch[row], phase[row], given, weight, add)
         (origin, scale, far), limit = span, limit_of(tied, band, reach, tile)
         written = cells_of_row((given, weight, add), span, limit, room, vectors)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.kernels.tiles import Doubts, Rows, Tile, list_values, product
+from streameval.kernels.selection import list_values
+from streameval.kernels.tiles import Doubts, Rows, Tile, product
 from streameval.typing import BoolArray, FloatArray
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import Positives
-from streameval.kernels.tiles import Doubts, LevelTable, Tile, list_values, product
+from streameval.kernels.selection import list_values
+from streameval.kernels.tiles import Doubts, LevelTable, Tile, product
 from streameval.typing import AnyArray, Int32Array
 
 IDENTITY_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together

@@ -20,11 +20,12 @@ from streameval.kernels.cells import quantise
 from streameval.kernels.grids import LAST, SAMPLED, place_of_sample
 from streameval.kernels.matrix_unit import is_native
 from streameval.kernels.multiplier import has_avx512
-from streameval.kernels.tiles import product, round_up
+from streameval.kernels.tiles import greatest_finite, product, round_up
 from streameval.typing import FloatingArray
 
 BEYOND = 16  # values more that have to fit what is written
 FEW = 0.6  # of the values of a row: more are counted as fast where they are
+_CHUNK = 1024  # values listed at a time: a byte each stays in L1
 
 _tuple: Any = types.Tuple
 
@@ -130,6 +131,16 @@ def few_up_to(limit, values, weight, offset):  # type: ignore[no-untyped-def]
     return few <= FEW * 4 * SAMPLED
 
 
+@compiled
+def least_sampled(values, weight, offset):  # type: ignore[no-untyped-def]
+    """Return the least of the values of a row that are looked at, float64; +inf of none."""
+    least = np.inf
+    for s in range(4 * SAMPLED):
+        k = place_of_sample(s, len(values))
+        least = min(least, np.float64(product(values, weight, k) + offset[k]))
+    return least
+
+
 @llvm.intrinsic
 def select(typing_context, values, weight, offset, limit, row, places):  # type: ignore[no-untyped-def]
     """Write the values of a row up to a limit, in order, and where they are.
@@ -200,3 +211,39 @@ def select(typing_context, values, weight, offset, limit, row, places):  # type:
 
     returns = _tuple((types.int64, types.int64))
     return returns(values, weight, offset, number, row, places), generate
+
+
+@compiled
+def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untyped-def]
+    """List the values of a row that are finite, and up to `low` or between `high` and `most`.
+
+    Written so that it vectorises: first a byte a value, 0 or 1, then eight of them at a time.
+
+    Parameters
+    ----------
+    row, weight, offset : [n] float32 or float64
+        Values are ``row * weight + offset``; without `weight`, None, ``row + offset``.
+    low, high, most : float64
+        Rounded outwards.
+
+    Returns
+    -------
+    positions of the values, ascending, uint32
+    """
+    positions, within = np.empty(row.shape[0] + 1, np.uint32), np.zeros(_CHUNK, np.uint8)
+    eights, found = within.view(np.uint64), np.uint64(0)
+    finite = greatest_finite(row)
+    lowest, top = round_up(min(low, finite), row), round_up(min(most, finite), row)
+    above = -round_up(-high, row)
+    for left in range(0, row.shape[0], _CHUNK):
+        right = min(left + _CHUNK, row.shape[0])
+        for k in range(right - left):
+            value = product(row, weight, left + k) + offset[left + k]
+            within[k] = (value <= lowest) | ((value >= above) & (value <= top))
+        within[right - left :] = 0
+        for eight in range((right - left + 7) // 8):
+            if eights[eight] != 0:
+                for k in range(8 * eight, 8 * eight + 8):
+                    positions[found] = left + k
+                    found += np.uint64(within[k])
+    return positions[: np.int64(found)]

@@ -12,6 +12,7 @@ import numpy as np
 from streameval.compilation import compiled
 from streameval.kernels.edges import Positives, first_reached
 from streameval.kernels.limits import Sides, up_to
+from streameval.kernels.selection import list_values
 from streameval.kernels.tiles import (
     Doubts,
     Levels,
@@ -19,7 +20,6 @@ from streameval.kernels.tiles import (
     Rows,
     Tile,
     greatest_finite,
-    list_values,
     round_up,
     weighted,
 )

@@ -31,7 +31,6 @@ FINE_QUERIES = 64  # rows of a finer tile of as many columns as a tile may have
 DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
 MOST_SINGLE, MOST_DOUBLE = (float(np.finfo(kind).max) for kind in (np.float32, np.float64))
-_CHUNK = 1024  # values looked at together: a byte each stays in L1
 
 
 class Columns(NamedTuple):
@@ -147,7 +146,8 @@ class Tile:
         """
         row = np.full(int(self.query[-1]) + 1 if len(self.query) else 0, -1)
         row[self.query] = np.arange(len(self.query))
-        exact: FloatArray = self.values[row[query], column].astype(float)
+        exact = np.empty(len(query))
+        _take(self.values, row, query, column, exact)
         return exact
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:
@@ -300,6 +300,13 @@ def column_offsets(
 
 
 @compiled
+def _take(tile, row, query, column, out):  # type: ignore[no-untyped-def]
+    """Write the values of pairs; `row` is that of each query of the block."""
+    for k in range(len(query)):
+        out[k] = tile[row[query[k]], column[k]]
+
+
+@compiled
 def _mask(tile, query, item, indptr, listed, masked, taken):  # type: ignore[no-untyped-def]
     finite = 0
     if tile.shape[1] == 0:
@@ -360,39 +367,3 @@ def round_up(value, like):  # type: ignore[no-untyped-def]
 def greatest_finite(like):  # type: ignore[no-untyped-def]
     """Return the greatest finite value of an array's dtype, float64."""
     return MOST_SINGLE if like.itemsize == 4 else MOST_DOUBLE
-
-
-@compiled
-def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untyped-def]
-    """List the values of a row that are finite, and up to `low` or between `high` and `most`.
-
-    Written so that it vectorises: first a byte a value, 0 or 1, then eight of them at a time.
-
-    Parameters
-    ----------
-    row, weight, offset : [n] float32 or float64
-        Values are ``row * weight + offset``; without `weight`, None, ``row + offset``.
-    low, high, most : float64
-        Rounded outwards.
-
-    Returns
-    -------
-    positions of the values, ascending, uint32
-    """
-    positions, within = np.empty(row.shape[0] + 1, np.uint32), np.zeros(_CHUNK, np.uint8)
-    eights, found = within.view(np.uint64), np.uint64(0)
-    finite = greatest_finite(row)
-    lowest, top = round_up(min(low, finite), row), round_up(min(most, finite), row)
-    above = -round_up(-high, row)
-    for left in range(0, row.shape[0], _CHUNK):
-        right = min(left + _CHUNK, row.shape[0])
-        for k in range(right - left):
-            value = product(row, weight, left + k) + offset[left + k]
-            within[k] = (value <= lowest) | ((value >= above) & (value <= top))
-        within[right - left :] = 0
-        for eight in range((right - left + 7) // 8):
-            if eights[eight] != 0:
-                for k in range(8 * eight, 8 * eight + 8):
-                    positions[found] = left + k
-                    found += np.uint64(within[k])
-    return positions[: np.int64(found)]

@@ -22,6 +22,7 @@ from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, mean, rounded
 from streameval.statistics import RankStatistics
 from streameval.stretches import sums_of
+from streameval.threads import lazy
 from streameval.typing import AnyArray, FloatArray, IntArray, Span
 
 POSITIVES = 1 << 17  # of a block of queries: what is made of them stays in the cache
@@ -73,12 +74,12 @@ class RankedQueries(Shared):
         """The block itself."""
         return self
 
-    @cached_property
+    @lazy
     def totals(self) -> Totals:
         """What the block alone adds up to."""
         return Totals((self,), self.options)
 
-    @cached_property
+    @lazy
     def ranks(self) -> Ranks:
         """The ranks of the positives of Q+ under the tie rule."""
         if self.options.over_draws:
@@ -87,17 +88,17 @@ class RankedQueries(Shared):
             return ExpectedRanks(self.stats)
         return Ranks(self.stats, self.options.ties)
 
-    @cached_property
+    @lazy
     def precision_sums(self) -> FloatArray:
         """[P] float64: AP terms of each query's positives 1 .. j, added in that order."""
-        return self.ranks.running_totals(self.ranks.terms(self.options.ap))
+        return self.ranks.precision_sums(self.options.ap)
 
-    @cached_property
+    @lazy
     def average_precision(self) -> FloatArray:
         """[N] float64: AP of the queries of Q+."""
         return self.precision_sums[self.ranks.last] / self.ranks.count
 
-    @cached_property
+    @lazy
     def inverse_penalty(self) -> FloatArray:
         """[N] float64: INP of the queries of Q+."""
         return self.ranks.inverse_rank(last=True)

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streameval.choices import AveragePrecision
 from streameval.metrics.ranks import Cutoff, Ranks, Term, counts_within, tie_groups
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray
@@ -83,6 +84,14 @@ class ExpectedRanks(Ranks):
         share = np.zeros(len(self._all.size))
         share[self._ties] = self._groups(cutoff).sums(kind) / self._all.positives[self._ties]
         return np.where(self._tied, share[self._group], terms)
+
+    def hit_counts(self, cutoff: Cutoff) -> FloatArray:
+        """Return the expected number of positives within each query's cutoff, [N] float64."""
+        return np.add.reduceat(self.terms("hit", cutoff), self.start)
+
+    def precision_sums(self, rule: AveragePrecision) -> FloatArray:
+        """Return the sums of each query's shares of AP 1 .. j, added in that order, [P] float64."""
+        return self.running_totals(self.terms(rule))
 
     def terms_per_hit(self, kind: Term, cutoff: Cutoff) -> FloatArray:
         """Return the expected mean of the terms within the cutoff, 0 where none is, [N] float64."""

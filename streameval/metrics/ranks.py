@@ -56,16 +56,14 @@ class Ranks:
         self.start = stats.indptr[self.queries]
         self.count = stats.positives[self.queries]
         self.last: IntArray = self.start + self.count - 1
-        tied_ahead = {
-            "pessimistic": stats.tied,
-            "optimistic": np.zeros_like(stats.tied),
-            "stable": stats.tied_before,
-        }[ties]
+        fields = {"pessimistic": "tied", "optimistic": None, "stable": "tied_before"}
+        ahead = fields[ties]
+        tied_ahead = stats.tied[:0] if ahead is None else getattr(stats, ahead)
         self.order: IntArray = np.empty_like(stats.closer)
         self.rank: IntArray = np.empty_like(stats.closer)
-        _place(stats.closer, tied_ahead, self.start, self.last, self.order, self.rank)
+        last = _place(stats.closer, tied_ahead, self.start, self.last, self.order, self.rank)
         self._stats = stats
-        self._furthest = NEVER if np.max(self.rank, initial=0) > NEVER else None
+        self._furthest = NEVER if last > NEVER else None
 
     def first_rank(self) -> FloatArray:
         """Return r_1, [N] float64."""
@@ -119,7 +117,10 @@ class Ranks:
 
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""
-        return np.add.reduceat(self.terms("hit", cutoff), self.start)
+        counts, most = np.empty(len(self.start)), np.empty_like(self.start)
+        most[:] = cutoff
+        _count_within(self.rank, self.start, self.last, most, counts)
+        return counts
 
     def precision_to_last(self, rank: int) -> FloatArray:
         """Return |{r_j <= k}| / k at k = min(rank, r_G), [N] float64."""
@@ -131,6 +132,14 @@ class Ranks:
         The terms are overwritten.
         """
         return self.running_totals(terms)[self.last]
+
+    def precision_sums(self, rule: AveragePrecision) -> FloatArray:
+        """Return the sums of each query's terms of AP 1 .. j, added in that order, [P] float64."""
+        if rule != "step" or self._furthest is not None:
+            return self.running_totals(self.terms(rule))
+        sums = np.empty(len(self.rank))
+        _add_precisions(self.rank, self.start, self.last, sums)
+        return sums
 
     def running_totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. j, added in that order, [P] float64.
@@ -147,11 +156,39 @@ class Ranks:
 
 @compiled
 def _place(closer, tied_ahead, start, last, order, rank):  # type: ignore[no-untyped-def]
-    """Write j and r_j of each positive, [P]; `start` and `last` [N] are of their queries."""
+    """Write j and r_j of each positive, [P]; return the greatest rank.
+
+    `start` and `last` [N] are of their queries; of `tied_ahead` [0], none is ahead.
+    """
+    greatest = 0
     for i in range(len(start)):
         for k in range(start[i], last[i] + 1):
             order[k] = k - start[i] + 1
-            rank[k] = closer[k] + tied_ahead[k] + order[k]
+            rank[k] = closer[k] + order[k]
+            if len(tied_ahead):
+                rank[k] += tied_ahead[k]
+            greatest = max(greatest, rank[k])
+    return greatest
+
+
+@compiled
+def _count_within(rank, start, last, most, counts):  # type: ignore[no-untyped-def]
+    """Write how many positives of each query have at most a rank, [N]."""
+    for i in range(len(start)):
+        count = 0
+        for k in range(start[i], last[i] + 1):
+            count += rank[k] <= most[i]
+        counts[i] = count
+
+
+@compiled
+def _add_precisions(rank, start, last, sums):  # type: ignore[no-untyped-def]
+    """Write the sums of j / r_j of each query through each of its positives."""
+    for i in range(len(start)):
+        total = 0.0
+        for k in range(start[i], last[i] + 1):
+            total += (k - start[i] + 1) / rank[k]
+            sums[k] = total
 
 
 @compiled

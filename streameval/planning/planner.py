@@ -61,7 +61,7 @@ SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them w
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 STRIP_ROWS = 16  # at least, of files of fewer rows
-TILE_BYTES = 8 << 20  # of a stored matrix: is in the cache when it is counted
+TILE_BYTES = 16 << 20  # of a stored matrix: a tile costs a millisecond of Python, with cold caches
 TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are narrower tiles
 
 

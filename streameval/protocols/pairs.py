@@ -22,7 +22,8 @@ from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.stretches import cumulated, left_of, rows_of, sums_of
-from streameval.typing import BoolArray, IntArray
+from streameval.threads import spread
+from streameval.typing import BoolArray, IntArray, Span
 
 MASKS = ("positive", "same_identity", "junk")
 
@@ -249,12 +250,12 @@ class PairSource:
             raise RuntimeError("labels are not kept once all pairs are found")
         return ItemClasses.of(*self._given[:3])
 
-    def block(self, start: int, stop: int) -> Pairs:
+    def block(self, start: int, stop: int, threads: int = 1) -> Pairs:
         """Return the pairs of some queries; those that were found last are kept."""
         first, last = self._span
         if self._found is None or start < first or stop > last:
             self._found = None  # its memory is free before more is taken
-            self._found, self._span = self._find(start, stop), (start, stop)
+            self._found, self._span = self._find(start, stop, threads), (start, stop)
             if stop - start == self.queries:  # labels may be large
                 self._given = None
                 del self._finder
@@ -268,16 +269,19 @@ class PairSource:
         blocks = [self._find(*span).item for span in spans(self.counts.listed)]
         return np.concatenate([np.empty(0, np.int64), *blocks])
 
-    def _find(self, start: int, stop: int) -> Pairs:
-        listed = self.counts.listed[start:stop]
+    def _find(self, start: int, stop: int, threads: int = 1) -> Pairs:
+        listed, finder = self.counts.listed[start:stop], self._finder
         indptr = cumulated(listed)
         count = int(indptr[-1])
         item, positive = np.empty(count, np.int64), np.empty(count, np.bool_)
         same_identity = np.ones(count, np.bool_)
-        for left, right in spans(listed):
-            own = slice(*indptr[[left, right]].tolist())
-            where = start + left, start + right
-            _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
+
+        def find(span: Span) -> None:
+            own = slice(*indptr[list(span)].tolist())
+            found = finder.find(start + span[0], start + span[1])
+            _, item[own], positive[own], same_identity[own] = found
+
+        spread(find, spans(listed), threads)
         classes = replace(self.classes, query=self.classes.query[start:stop])
         return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 

@@ -312,7 +312,7 @@ def with_pairs(planned: Planned) -> Prepared:
     if request.listed is not None and protocol.listed:
         warn_of_other_identities(query, gallery, request.listed.good)
     if not planned.plan.round and planned.base is None:  # labels may be large
-        pairs.block(0, pairs.queries)
+        pairs.block(0, pairs.queries, planned.plan.threads)
     cams = None
     identities = gallery_identities(planned, gallery, pairs)
     if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):

@@ -28,7 +28,8 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import Edges, Positives, first_reached, slot_of
-from streameval.kernels.tiles import list_values, product
+from streameval.kernels.selection import list_values
+from streameval.kernels.tiles import product
 from streameval.metrics.ranks import tie_groups
 from streameval.typing import HashArray, IntArray
 
