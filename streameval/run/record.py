@@ -25,7 +25,7 @@ class Stage:
     state : dict of str to array or RankStatistics
         What the finished tasks have counted, by name.
     readings : Readings
-        What they have read.
+        What they have read; nothing where nobody keeps it.
     files : str
         What the inputs' files were known by then.
     """
@@ -39,6 +39,11 @@ class Stage:
     def left(self, items: Sequence[Item]) -> dict[int, Item]:
         """Return the items that are not finished, by index."""
         return {index: items[index] for index in np.flatnonzero(~self.done).tolist()}
+
+    def read(self, readings: Readings) -> None:
+        """Add what a task has read, where the stage is kept."""
+        if self._changed is not None:
+            self.readings.add(readings)
 
     def keep(self, indices: Sequence[int], name: str, counted: Any) -> None:
         """Mark tasks as finished; `counted` is what all tasks of this name have counted so far."""

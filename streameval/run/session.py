@@ -123,7 +123,7 @@ class Session:
             with pausing_for_compilation(self.watch), closing(tasks) as parts:
                 for indices, seen in parts:
                     guard.readings.add(seen.readings)
-                    stage.readings.add(seen.readings)
+                    stage.read(seen.readings)
                     yield indices, seen.part
         except StreamevalError as error:
             guard.check(failed=error)
