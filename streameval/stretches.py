@@ -33,6 +33,8 @@ def sums_of(values: AnyArray, indptr: IntArray) -> IntArray:
     """Return the sum of each stretch of counts or flags, [n] int64."""
     sums = np.zeros(len(indptr) - 1, np.int64)
     if values.dtype == np.bool_:
+        if indptr[-1] > len(values):
+            raise IndexError(f"{len(values)} flags, in stretches that end at {indptr[-1]}")
         _count_flags(values, indptr, sums)
         return sums
     filled = indptr[1:] > indptr[:-1]

@@ -467,6 +467,16 @@ def test_ranks_alone_of_stored_rows_that_are_selected_by_a_sample(far: float, dt
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
+@pytest.mark.parametrize("ties", ["pessimistic", "expected"])
+def test_a_cutoff_beyond_every_number_of_the_machine(ties: Any) -> None:
+    rng = np.random.default_rng(26)
+    sides = {"query": se.Labels(np.arange(9) % 4), "gallery": se.Labels(np.arange(40) % 5)}
+    names = [f"P@{10**20}", "P@40"]
+    distances = se.Distances(rng.random((9, 40)))
+    found = evaluate(distances, **sides, protocol="no-camera", ties=ties, metrics=names).metrics
+    assert found[names[0]] == pytest.approx(found["P@40"] * 40 / 10**20, rel=1e-15)
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint16", "int8", "str", "bytes", "object"])
 def test_any_type_of_labels(dtype: str) -> None:
     rng = np.random.default_rng(13)

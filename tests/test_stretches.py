@@ -27,3 +27,9 @@ def test_sums_of_stretches_are_those_of_each(seed: int) -> None:
 
 def test_flags_of_many_stretches_do_not_overflow() -> None:
     assert sums_of(np.ones(1000, np.bool_), np.array([0, 700, 1000])).tolist() == [700, 300]
+
+
+def test_stretches_beyond_the_values_are_refused() -> None:
+    for values in (np.ones(3, np.bool_), np.ones(3, np.int64)):
+        with pytest.raises(IndexError):
+            sums_of(values, np.array([0, 2, 100_000, 200_000]))

@@ -207,7 +207,7 @@ class Witness:
 
     def took(self, array: Array, rows: IntArray, values: AnyArray) -> None:
         """Note rows by themselves."""
-        name = self._names.get(id(array))
+        name, self._digested = self._names.get(id(array)), None
         if name is None or not values.size:
             return
         from streameval.arrays import digest

@@ -118,7 +118,7 @@ class Ranks:
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""
         counts, most = np.empty(len(self.start)), np.empty_like(self.start)
-        most[:] = cutoff
+        most[:] = np.minimum(np.asarray(cutoff), np.iinfo(np.int64).max)  # it may be any number
         _count_within(self.rank, self.start, self.last, most, counts)
         return counts
 

@@ -179,12 +179,12 @@ class ListedPairs:
             )
 
 
-def spans(counts: IntArray) -> list[Span]:
-    """Cut queries into spans that have `PAIRS` pairs at most; or one query, which has more."""
+def spans(counts: IntArray, most: int = PAIRS) -> list[Span]:
+    """Cut queries into spans that have so many pairs at most; or one query, which has more."""
     ends, found, start = np.cumsum(counts), [], 0
     while start < len(counts):
         before = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, before + PAIRS, side="right")), start + 1)
+        stop = max(int(np.searchsorted(ends, before + most, side="right")), start + 1)
         found.append((start, stop))
         start = stop
     return found

@@ -19,7 +19,7 @@ from streameval.protocols.classes import ItemClasses
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
-from streameval.protocols.listed import ListedPairs, PairList, spans
+from streameval.protocols.listed import PAIRS, ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.stretches import cumulated, left_of, rows_of, sums_of
 from streameval.threads import spread
@@ -281,7 +281,7 @@ class PairSource:
             found = finder.find(start + span[0], start + span[1])
             _, item[own], positive[own], same_identity[own] = found
 
-        spread(find, spans(listed), threads)
+        spread(find, spans(listed, max(PAIRS // threads, 1)), threads)  # they hold no more together
         classes = replace(self.classes, query=self.classes.query[start:stop])
         return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 
