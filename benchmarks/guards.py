@@ -32,6 +32,7 @@ GUARDED: tuple[tuple[Any, str], ...] = (
     (Guard, "resume"),
     (uri, "identify"),
 )
+READERS = "read_files", "read_adjacent"  # of `scattered`, which digest what they read
 QUERIES, GALLERY, WIDTH = (10_000, 1_000), (1_000_000, 100_000), 512  # full, quick
 ROWS = (2_000, 300)  # of a stored matrix
 
@@ -60,7 +61,7 @@ class Clock:
         return call
 
     def read_twice(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `read_files` that adds what its digests take; by turns it reads without first."""
+        """Return a reader that adds what its digests take; by turns it reads without first."""
 
         def timed(*given: Any) -> tuple[float, Any]:
             begin = time.thread_time()
@@ -88,8 +89,9 @@ def clocked() -> Iterator[Clock]:
     clock, kept = Clock(), [(owner, name, getattr(owner, name)) for owner, name in GUARDED]
     for owner, name, function in kept:
         setattr(owner, name, clock.timed(function))
-    kept.append((scattered, "read_files", scattered.read_files))
-    scattered.read_files = clock.read_twice(scattered.read_files)
+    for name in READERS:
+        kept.append((scattered, name, getattr(scattered, name)))
+        setattr(scattered, name, clock.read_twice(getattr(scattered, name)))
     try:
         yield clock
     finally:

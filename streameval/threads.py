@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class lazy(cached_property[Value]):  # noqa: N801 - as the one of functools
-    """A cached property of instances that no two threads share.
+    """A cached property without a lock: threads that share an instance may compute it twice.
 
     Python 3.11 computes the cached properties of one name one after the other, of all instances.
     """

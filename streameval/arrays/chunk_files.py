@@ -98,11 +98,19 @@ class ChunkFiles:
         NotReadError
         """
         rows, columns = map(_Cut.of, spans, self._chunks)
-        if self._encoded:
-            for row, column in product(rows.chunks(), columns.chunks()):
-                self._fill_decoded(row, column, out, spans[1][0], digests)
-        elif not self._copy(rows, columns, out, spans[1][0], digests):
-            raise NotReadError
+        left = spans[1][0]
+        if not self._encoded:
+            if not self._copy(rows, columns, out, left, digests):
+                raise NotReadError
+            return
+        from streameval.arrays import digest
+
+        at_once = digests if self._chunks[0] >= 4 else digests[:0]  # four rows cost as much as one
+        for row, column in product(rows.chunks(), columns.chunks()):
+            self._fill_decoded(row, column, out, left, at_once)
+        if len(at_once) < len(digests):
+            first = digest.first_word(out.dtype, left)
+            digest.add_digests(digest.words_of(out), first, digest.own_multipliers(), digests)
 
     def _copy(
         self, rows: _Cut, columns: _Cut, out: AnyArray, left: int, digests: DigestArray
@@ -113,12 +121,12 @@ class ChunkFiles:
 
         itemsize, wide, words = self._dtype.itemsize, self._chunks[1], digest.words_of(out)
         every = digest.first_word(out.dtype, 1)
-        down, across = rows, _Cut(*(values[:, None] for values in columns))
+        across = _Cut(*(values[:, None] for values in columns))
         parts = np.stack(
             np.broadcast_arrays(
-                (down.inside * wide + across.inside) * itemsize,
-                down.begin,
-                down.end,
+                (rows.inside * wide + across.inside) * itemsize,
+                rows.begin,
+                rows.end,
                 across.begin * every,
                 across.end * every,
             ),

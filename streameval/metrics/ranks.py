@@ -56,14 +56,14 @@ class Ranks:
         self.start = stats.indptr[self.queries]
         self.count = stats.positives[self.queries]
         self.last: IntArray = self.start + self.count - 1
-        fields = {"pessimistic": "tied", "optimistic": None, "stable": "tied_before"}
-        ahead = fields[ties]
-        tied_ahead = stats.tied[:0] if ahead is None else getattr(stats, ahead)
+        tied_ahead = stats.tied_before if ties == "stable" else stats.tied
+        if ties == "optimistic":
+            tied_ahead = tied_ahead[:0]
         self.order: IntArray = np.empty_like(stats.closer)
         self.rank: IntArray = np.empty_like(stats.closer)
-        last = _place(stats.closer, tied_ahead, self.start, self.last, self.order, self.rank)
+        greatest = _place(stats.closer, tied_ahead, self.start, self.last, self.order, self.rank)
         self._stats = stats
-        self._furthest = NEVER if last > NEVER else None
+        self._furthest = NEVER if greatest > NEVER else None
 
     def first_rank(self) -> FloatArray:
         """Return r_1, [N] float64."""
