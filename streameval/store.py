@@ -14,6 +14,7 @@ state before its change, or after it.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import hashlib
 import json
@@ -21,6 +22,9 @@ import math
 import os
 import re
 import shutil
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -43,6 +47,7 @@ MESSAGE = 200  # characters of an error's message that are quoted: icechunk says
 FORMAT = {"spec_version": 1}  # of a repository: every version of icechunk reads and writes it
 
 _TIMES = re.compile(r"timestamp.* parent: `([^.`]+).*child: `([^.`]+)")  # what icechunk says
+_LATE = 5.0  # seconds that threads of icechunk are waited for as Python ends
 _WORD = 8  # bytes that hold the length of the table of contents; packed arrays begin at multiples
 
 
@@ -296,6 +301,20 @@ class View:
     def _bytes(self, path: str) -> ByteArray:
         array: Any = self.root[path]
         return np.asarray(array[...])
+
+
+@atexit.register
+def _let_go() -> None:
+    """Wait until the threads that Python did not start have returned from it.
+
+    One of icechunk's may still be handing over what has been taken already. As Python ends, the
+    process would be aborted with it, until Python 3.14.
+    """
+    end = time.monotonic() + _LATE
+    while sys._current_frames().keys() - {thread.ident for thread in threading.enumerate()}:
+        if time.monotonic() > end:
+            return
+        time.sleep(1e-3)
 
 
 def _reason(error: Exception) -> str:

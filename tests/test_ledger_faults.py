@@ -65,6 +65,29 @@ def test_killed_at_any_moment_it_is_as_before_or_after(tmp_path: Path) -> None:
         assert trial["again"], trial
 
 
+LATE = """
+import asyncio.selector_events, threading, time
+import streameval as se
+Loop = asyncio.selector_events.BaseSelectorEventLoop
+hand_over = Loop._write_to_self
+def hand_over_slowly(self):
+    hand_over(self)
+    end = time.monotonic() + 0.5
+    while threading.get_ident() not in {thread.ident for thread in threading.enumerate()}:
+        if time.monotonic() > end:
+            break
+        time.sleep(1e-3)  # and take Python's lock again
+Loop._write_to_self = hand_over_slowly
+print(se.Ledger("L").head().gallery)
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_thread_of_the_store_that_returns_late_does_not_abort_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{se.Ledger('L').head().gallery}\n"), done.stderr
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_full_disk_changes_nothing() -> None:
     ledger = se.Ledger("L")
