@@ -226,6 +226,33 @@ def test_signals_are_given_back() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
+ENDS = """
+import atexit, sys
+from streameval import __main__, cli
+
+def command():
+    atexit.register(print, "removed")
+    sys.stderr.write("said")
+    print("printed")
+    {end}
+
+cli.main = command
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "last"),
+    [("sys.exit(3)", 3, "said"), ("sys.exit('why')", 1, "why"), ("1 / 0", 1, "division by zero")],
+)
+def test_a_process_ends_with_all_that_was_printed(end: str, status: int, last: str) -> None:
+    code = [sys.executable, "-c", ENDS.format(end=end)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (status, "printed\nremoved\n")
+    assert done.stderr.startswith("said")
+    assert done.stderr.rstrip().endswith(last)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
 def test_inputs_whose_names_are_no_text(data: Path) -> None:
