@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +26,7 @@ import numpy as np
 import streameval as se
 from benchmarks.data import FeatureSet, make_features, save_labels
 from benchmarks.figure import BUDGET, Bench, Case, Figure, Measured
-from benchmarks.startup import MAIN
+from benchmarks.startup import PROGRAM
 
 WIDTH = 128
 QUERIES, GALLERY = (1000, 128), (1_000_000, 40_000)  # full, quick
@@ -187,7 +186,7 @@ def commands(bench: Bench) -> Measured:
     samples: dict[str, list[float]] = {COMMAND + side: [] for side in sides}
     for number in range(bench.rounds + 1):
         for side, arguments in sides.items():
-            command = [sys.executable, "-c", MAIN, *arguments, *running]
+            command = [*PROGRAM, *arguments, *running]
             begin = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             if number:

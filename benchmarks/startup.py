@@ -19,7 +19,7 @@ from benchmarks.memory import one_run
 
 HELP, INTERPRETER = "streameval --help", "python -c pass"
 STARTED = "ledger append of a few rows"
-MAIN = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
+PROGRAM = [sys.executable, "-m", "streameval"]
 FIRST_TILE, COMPILED = "start to first tile", "kernels compiled"
 BYTECODE = "PYTHONDONTWRITEBYTECODE"
 SHAPE, WIDTH = (256, 20_000), 128
@@ -36,7 +36,7 @@ def _started(*command: str) -> float:
 def help_page(bench: Bench) -> Measured:
     """Measure the help page; the bare interpreter is shown for comparison."""
     script = Path(sys.executable).with_name("streameval")
-    command = [str(script)] if script.exists() else [sys.executable, "-c", MAIN]
+    command = [str(script)] if script.exists() else PROGRAM
 
     return Measured(
         bench.time(
@@ -88,7 +88,7 @@ def appended(bench: Bench) -> Measured:
         return [one for pair in names for one in pair]
 
     def command(*arguments: str) -> float:
-        return _started(sys.executable, "-c", MAIN, "ledger", *arguments, "--quiet")
+        return _started(*PROGRAM, "ledger", *arguments, "--quiet")
 
     shutil.rmtree(ledger, ignore_errors=True)
     command("create", str(ledger), "--query", str(features.query), *columns("query"))

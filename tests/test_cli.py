@@ -254,6 +254,19 @@ def test_command_line_imports_nothing_heavy(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
+def test_labels_of_a_table_are_read_without_pandas(tmp_path: Path) -> None:
+    """Which pyarrow imports to convert a value of Python: a third of a second."""
+    table = tmp_path / "labels.csv"
+    table.write_text("id,cam\n1,1\n2,1\n", encoding="utf-8")
+    code = (
+        "import sys, streameval as se\n"
+        "print(*se.read_label_table(sys.argv[1]).id, 'pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1 2 False\n", "")
+
+
 @pytest.mark.slow
 def test_kept_kernels_are_loaded_without_what_compiles(data: Path) -> None:
     """The second process that appends finds its kernels kept: no linear algebra is imported."""

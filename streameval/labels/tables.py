@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, check_path, refuse
 from streameval.labels.names import columns_of_pattern, labels_by_pattern, read_names
-from streameval.labels.texts import Texts, exact, to_array
+from streameval.labels.texts import Texts, exact, first_row, to_array
 from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
 
@@ -222,12 +224,13 @@ def checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts
     trimmed = cells
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)
-        absent = pc.or_kleene(absent, pc.equal(trimmed, ""))
-        refused = pc.is_in(trimmed, pa.array(EMPTY, cells.type))
-        cells, trimmed = (pc.if_else(absent, None, texts) for texts in (cells, trimmed))
+        empty = _constants(EMPTY, cells.type)
+        absent = pc.or_kleene(absent, pc.equal(trimmed, empty[0]))
+        refused = pc.is_in(trimmed, empty)
+        cells, trimmed = (pc.if_else(absent, pa.NA, texts) for texts in (cells, trimmed))
     refused = pc.and_not(refused, absent) if optional else pc.or_(refused, absent)
-    row = pc.index(refused, True).as_py()
-    if row >= 0:
+    row = first_row(refused)
+    if row is not None:
         text, count = trimmed[row].as_py(), pc.sum(refused).as_py()
         where = f"in {count} rows, first in row {row} (the first row is 0)"
         raise InputError(
@@ -240,13 +243,23 @@ def checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts
     path = Path(path)
     if path.suffix.lower() != ".csv":
         return to_array(exact(cells, f"{path} column {name}"))
-    row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
-    if row >= 0:
+    row = first_row(pc.match_substring(trimmed, "\n"))
+    if row is not None:
         raise InputError(
             f"{path} column {name} holds several lines in row {row} (the first row is 0): mend "
             "the quotation mark left open in it"
         )
     return Texts(path, name, trimmed)
+
+
+def _constants(texts: Sequence[str], kind: Any) -> Any:
+    """Return texts as an array; to convert any value of Python, pyarrow imports pandas first."""
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(texts), *buffers).cast(kind)
 
 
 def _plain(cells: Any) -> Any:

@@ -43,17 +43,18 @@ class Texts:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
+        whole = pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$")
+        row = first_row(pc.invert(whole))
         try:
-            _numbers(self.cells, "int64" if row < 0 else "float64")
+            _numbers(self.cells, "int64" if row is None else "float64")
         except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
             return "U"
-        if row >= 0 and self.name in KNOWN_COLUMNS:
+        if row is not None and self.name in KNOWN_COLUMNS:
             raise InputError(
                 f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
                 "first row is 0) and nothing but numbers: labels must be integers or strings"
             )
-        return "i" if row < 0 else "f"
+        return "i" if row is None else "f"
 
     def to_numpy(self, kind: str) -> AnyArray:
         """Return the cells as strings, int64 or float64; integers with missing ones as float64."""
@@ -71,7 +72,7 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
     import pyarrow.compute as pc
 
     odd = (pc.match_substring_regex(column.cells, _NOT_CANONICAL) for column in columns)
-    if not any(pc.any(cells, min_count=0).as_py() for cells in odd):
+    if all(first_row(cells) is None for cells in odd):
         return
     chunks = [part for column in columns for part in column.cells.chunks]
     texts = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
@@ -89,6 +90,16 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
             "integer, two texts. Write both alike if they are the same, or with a letter in "
             "front if they are not"
         )
+
+
+def first_row(flags: Any) -> int | None:
+    """Return the first row of a column whose flag is set; None of none."""
+    import pyarrow.compute as pc
+
+    if not pc.any(flags, min_count=0).as_py():
+        return None
+    row: int = pc.index(flags, True).as_py()
+    return row
 
 
 def _numbers(cells: Any, kind: str) -> Any:
@@ -115,4 +126,8 @@ def exact(cells: Any, what: str) -> Any:
 
 def to_array(cells: Any) -> AnyArray:
     """Return a column of pyarrow as an array: strings come as one of dtype object."""
+    from pyarrow import types
+
+    if len(cells) and not cells.null_count and types.is_integer(cells.type):
+        return np.concatenate([np.from_dlpack(part) for part in cells.chunks])  # without pandas
     return np.asarray((cells if len(cells) else cells.cast("int64")).to_numpy())
