@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,8 +169,7 @@ class Labels:
 
 def as_numpy(values: Any, what: str) -> AnyArray:
     """Return it as an array of NumPy."""
-    masked = sys.modules.get("numpy.ma")  # takes 20 ms to load
-    if masked is not None and masked.is_masked(values):
+    if np.ma.is_masked(values):
         raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")
     try:
         return np.asarray(values)
