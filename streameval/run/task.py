@@ -18,7 +18,7 @@ from streameval.kernels.drawn import DrawnCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.limits import Sides, Wanted
-from streameval.kernels.tiles import Tile
+from streameval.kernels.tiles import DISTANCE, Tile
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
@@ -82,6 +82,7 @@ class Tally:
         self._every_pair = np.ones(len(self._pairs.item), np.bool_)
         self._taken = _room(share, self._pairs)
         self._positives: Positives | None = None
+        self._masked: int | None = None  # of the tile that `begin` was given
         if share.positives is not None:
             self._start(share.positives_of(own.queries))
 
@@ -105,12 +106,18 @@ class Tally:
         """Take the positives from the first tile, where they are not known."""
         if self._positives is not None:
             return
-        share, left = self._share, self._task.gallery[0]
-        indptr, item = self._pairs.positives()
-        query = rows_of(indptr) + self._own.queries[0]
-        query = rows_at(share.view.queries, query) - self._task.queries[0]
-        column = rows_at(share.view.items, item) - left
-        positives = Positives.sort(indptr, tile.resolve(query, column), item)
+        share, pairs = self._share, self._pairs
+        indptr, item = pairs.positives()
+        if self._job.sole is not None and tile.unit == DISTANCE and not tile.band.any():
+            taken = np.empty(len(pairs.item))  # as they are masked: each is in a line of its own
+            self._masked = tile.mask(pairs.indptr, pairs.item, self._every_pair, taken)
+            distances = taken[pairs.positive]
+        else:
+            query = rows_of(indptr) + self._own.queries[0]
+            query = rows_at(share.view.queries, query) - self._task.queries[0]
+            column = rows_at(share.view.items, item) - self._task.gallery[0]
+            distances = tile.resolve(query, column)
+        positives = Positives.sort(indptr, distances, item)
         if np.isfinite(positives.distance).all():
             check_range(share, positives, self._own.queries[0])
         self._start(positives)
@@ -119,7 +126,9 @@ class Tally:
         """Count a tile."""
         pairs, before = self._pairs, self._counter.not_finite
         part = tile if self._cutter is None else self._cutter.cut(tile, memory)
-        masked = part.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
+        masked, self._masked = self._masked, None
+        if masked is None:
+            masked = part.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
         for counter in (self._counter, self._identities, self._nearest):
             if counter is not None and part.columns.item.size and (part.values.size or part.last):
                 counter.add(part)
