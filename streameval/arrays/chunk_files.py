@@ -104,8 +104,9 @@ class ChunkFiles:
                 raise NotReadError
             return
         from streameval.arrays import digest
+        from streameval.arrays.scattered import FOUR
 
-        at_once = digests if self._chunks[0] >= 4 else digests[:0]  # four rows cost as much as one
+        at_once = digests if self._chunks[0] >= FOUR else digests[:0]  # they cost as much as one
         for row, column in product(rows.chunks(), columns.chunks()):
             self._fill_decoded(row, column, out, left, at_once)
         if len(at_once) < len(digests):

@@ -20,7 +20,7 @@ NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs a
 _WINDOW_BYTES = 1 << 20  # and so far together
 _TOGETHER = 512  # rows that one call reads; systems take 1,024 at most
 _CACHED_BYTES = 512 << 10  # read before they are digested: stay in L2
-_FOUR = 4  # rows that are digested together
+FOUR = 4  # rows that are digested together
 
 # ssize_t pread(int, void *, size_t, off_t), of the C library; an address is an integer here.
 _pread: Any = types.ExternalFunction(
@@ -132,7 +132,7 @@ def read_files(paths, size, stride, parts, out, first, own, digests):  # type: i
     begin, done = 0, True
     while begin < len(parts) and done:
         end, (_, top, bottom, left, right) = begin + 1, parts[begin]
-        while end < len(parts) and parts[end, 1] == bottom and bottom - top < _FOUR:
+        while end < len(parts) and parts[end, 1] == bottom and bottom - top < FOUR:
             bottom, end = parts[end, 2], end + 1
         for k in range(begin, end):
             fileno = _open(paths[k].ctypes.data, _FLAGS)
@@ -180,8 +180,8 @@ def _read_rows(files, position, adjacent, out, first, own, digests):  # type: ig
         Whether they lie one behind the other in a file.
     """
     rows, words, itemsize = out.shape[0], out.shape[1], out.itemsize
-    some = min(max(_CACHED_BYTES // (words * itemsize) // _FOUR * _FOUR, _FOUR), _TOGETHER)
-    wide = words if adjacent else min(words, _CACHED_BYTES // (_FOUR * itemsize))
+    some = min(max(_CACHED_BYTES // (words * itemsize) // FOUR * FOUR, FOUR), _TOGETHER)
+    wide = words if adjacent else min(words, _CACHED_BYTES // (FOUR * itemsize))
     together, vectors = some if adjacent else 1, np.empty((_TOGETHER, 2), np.uint64)
     for begin in range(0, rows, some):
         end = min(begin + some, rows)
@@ -210,8 +210,8 @@ def copy_rows(source, out, first, own, digests):  # type: ignore[no-untyped-def]
     first, own, digests : int, [s] uint32, [m] or [0] uint64
         As of `read_files`.
     """
-    for begin in range(0, source.shape[0], _FOUR):
-        end = min(begin + _FOUR, source.shape[0])
+    for begin in range(0, source.shape[0], FOUR):
+        end = min(begin + FOUR, source.shape[0])
         for row in range(begin, end):
             for k in range(source.shape[1]):
                 out[row, k] = source[row, k]

@@ -114,6 +114,11 @@ class Tile:
         """How far the values of each row may be from its levels, [m]; 0 where they are exact."""
         return np.zeros(len(self.query))
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the values are the canonical distances."""
+        return self.unit == DISTANCE and not self.band.any()
+
     def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return what distances are in the unit of the values.
 

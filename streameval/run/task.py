@@ -18,7 +18,7 @@ from streameval.kernels.drawn import DrawnCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.limits import Sides, Wanted
-from streameval.kernels.tiles import DISTANCE, Tile
+from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
@@ -108,10 +108,10 @@ class Tally:
             return
         share, pairs = self._share, self._pairs
         indptr, item = pairs.positives()
-        if self._job.sole is not None and tile.unit == DISTANCE and not tile.band.any():
-            taken = np.empty(len(pairs.item))  # as they are masked: each is in a line of its own
-            self._masked = tile.mask(pairs.indptr, pairs.item, self._every_pair, taken)
-            distances = taken[pairs.positive]
+        if self._job.sole is not None and tile.is_exact:
+            self._taken = np.empty(len(pairs.item))  # once: each is in a cache line of its own
+            self._masked = tile.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
+            distances = self._taken[pairs.positive]
         else:
             query = rows_of(indptr) + self._own.queries[0]
             query = rows_at(share.view.queries, query) - self._task.queries[0]
