@@ -144,13 +144,15 @@ def main(
 
 
 def measure(cases: list[Case], bench: Bench) -> list[Outcome]:
-    """Measure the cases one after the other, and say on stderr where it is."""
+    """Measure the cases one after the other, and say each reading on stderr as it is there."""
     outcomes: list[Outcome] = []
     for case in cases:
         begin = time.monotonic()
         click.echo(f"{case.figures[0].name} … ", err=True, nl=False)
-        outcomes += run(case, bench)
-        click.echo(f"{time.monotonic() - begin:.1f} s", err=True)
+        own = run(case, bench)
+        outcomes += own
+        readings = [f"{each.reading.value:.3g}" for each in own if each.reading is not None]
+        click.echo(f"{', '.join(readings)} in {time.monotonic() - begin:.1f} s", err=True)
     return outcomes
 
 

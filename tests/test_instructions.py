@@ -58,7 +58,7 @@ def test_an_instruction_compiles(name: str) -> None:
 @only_x86
 @pytest.mark.parametrize("processor", ["cascadelake", "icelake-server", "znver4", "znver5"])
 @pytest.mark.parametrize(
-    ("name", "sums", "add"), [("multiply_words", 56, "vpdpwssds"), ("mark_wide", 96, "vpdpbusd")]
+    ("name", "sums", "add"), [("multiply_widely", 56, "vpdpwssds"), ("mark_wide", 96, "vpdpbusd")]
 )
 def test_sums_stay_in_registers(name: str, sums: int, add: str, processor: str) -> None:
     machine, module = compiled(name, processor)
@@ -67,3 +67,16 @@ def test_sums_stay_in_registers(name: str, sums: int, add: str, processor: str) 
     assert len(adding) == sums
     loop = lines[adding[0] : adding[-1] + 1]
     assert not [line for line in loop if "%zmm" in line and "(%rsp)" in line]
+
+
+@only_x86
+@pytest.mark.parametrize("processor", ["haswell", "skylake", "alderlake", "znver3"])
+@pytest.mark.parametrize(
+    ("name", "add"), [("multiply_narrowly", "vpmaddwd"), ("mark_narrow", "vpmaddubsw")]
+)
+def test_narrow_vectors_need_no_more_than_avx2(name: str, add: str, processor: str) -> None:
+    machine, module = compiled(name, processor)
+    assembly = machine.emit_assembly(module)
+    assert add in assembly
+    assert "%zmm" not in assembly
+    assert machine.emit_object(module)

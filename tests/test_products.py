@@ -16,6 +16,7 @@ from support.kernels import (
     CORETYPE,
     ITEMS,
     MOST_COLUMNS,
+    PLAIN_WORDS,
     QUERIES,
     VARIABLE,
     Panels,
@@ -24,12 +25,11 @@ from support.kernels import (
     blas_kernels,
     blas_product,
     choose_multiplier,
+    chosen_instructions,
     chosen_unit,
-    chosen_vectors,
     chosen_way,
     description,
     digit_product,
-    has_vnni,
     item_bytes,
     multiply,
     panels_of,
@@ -52,9 +52,9 @@ def multiplied(queries: Float32, gallery: Float32) -> Product:
     """Return products by the way under test; of few rows, too."""
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     if chosen_way() == "words":
-        vectors = chosen_vectors()
-        words = Words.of_queries(queries, vectors)
-        return word_product(queries, words, vectors, gallery, memory)
+        by = chosen_instructions()
+        words = Words.of_queries(queries, by)
+        return word_product(queries, words, by, gallery, memory)
     if chosen_way() != "blas":
         own, unit = np.empty(item_bytes(*queries.shape), np.uint8), chosen_unit()
         return digit_product(panels_of(queries, own, QUERIES, unit), unit, gallery, memory)
@@ -241,7 +241,7 @@ def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyP
     assert chosen() is digit_product
     assert chosen_unit() is None
     monkeypatch.setenv(VARIABLE, "auto")
-    usual = word_product if has_vnni() else blas_product
+    usual = blas_product if chosen_instructions() == PLAIN_WORDS else word_product
     assert chosen() is (digit_product if supported() else usual)
     monkeypatch.setenv(VARIABLE, "words")
     assert chosen() is word_product
@@ -305,5 +305,5 @@ sys.exit(status)
 
 def test_the_plan_says_what_multiplies(product: str) -> None:
     digits = "AMX" if chosen_way() == "unit" else "plain loops"
-    words = "vectors, in words" if has_vnni() else "plain loops (slow), in words"
+    words = f"{chosen_instructions().text}, in words"
     assert {"digits": digits, "words": words, "blas": "BLAS"}[product] in description()

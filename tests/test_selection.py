@@ -19,7 +19,7 @@ import streameval as se
 
 Array = npt.NDArray[Any]
 IDENTITIES = 12
-needs_selection = pytest.mark.skipif(selects() is None, reason="no vectors of 512 bits (AVX-512)")
+needs_selection = pytest.mark.skipif(selects() is None, reason="no vectors (AVX2)")
 
 
 @numba.njit

@@ -9,14 +9,18 @@ import numpy.typing as npt
 import pytest
 from support.distances import Vectors, find_distance
 from support.kernels import (
+    NARROW_WORDS,
+    PLAIN_WORDS,
     SLICE,
-    TOGETHER,
     VARIABLE,
+    WIDE_WORDS,
     FeatureColumns,
+    Instructions,
     QueryBlock,
     Words,
     blas_product,
-    chosen_vectors,
+    chosen_instructions,
+    has_avx2,
     has_vnni,
     item_bytes,
     multiply_words_of,
@@ -28,14 +32,17 @@ from support.kernels import (
 from test_products import KINDS, both_sides
 
 Array = npt.NDArray[Any]
-WAYS = [pytest.param(True, marks=pytest.mark.skipif(not has_vnni(), reason="no VNNI")), None]
+WAYS = [
+    pytest.param(by, id=by.text, marks=pytest.mark.skipif(not there, reason=f"no {by.text}"))
+    for by, there in ((WIDE_WORDS, has_vnni()), (NARROW_WORDS, has_avx2()), (PLAIN_WORDS, True))
+]
 WIDTHS = [1, 31, 32, 33, 130, 512]
 
 
-def words_of(rows: Array, vectors: bool | None) -> tuple[Words, Words]:
+def words_of(rows: Array, by: Instructions) -> tuple[Words, Words]:
     """Return rows as queries and as gallery rows."""
     memory = np.full(word_bytes(*rows.shape), 85, np.uint8)
-    return Words.of_queries(rows, vectors), Words.of_items(rows, memory, vectors)
+    return Words.of_queries(rows, by), Words.of_items(rows, memory, by)
 
 
 def whole(words: Words, count: int, width: int) -> Array:
@@ -62,13 +69,15 @@ def mixed(rows: Array) -> Array:
     return out.reshape(count, -1)
 
 
-@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("by", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_words_leave_out_is_within_their_bound(vectors: Any, kind: str, width: int) -> None:
+def test_what_words_leave_out_is_within_their_bound(
+    by: Instructions, kind: str, width: int
+) -> None:
     rows = both_sides(kind, width)[1]
     rows[5] = 0
-    words, panels = words_of(rows, vectors)
+    words, panels = words_of(rows, by)
     numbers, scale = whole(words, len(rows), width), words.scale.astype(np.float64)
     norms = np.linalg.norm(rows.astype(np.float64), axis=1)
     error = mixed(rows.astype(np.float64)) - scale[:, None] * numbers
@@ -81,12 +90,12 @@ def test_what_words_leave_out_is_within_their_bound(vectors: Any, kind: str, wid
     assert not panels.scale[len(rows) :].any()
 
 
-@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("by", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_sum_of_a_slice_overflows(vectors: Any, kind: str) -> None:
+def test_no_sum_of_a_slice_overflows(by: Instructions, kind: str) -> None:
     for width in WIDTHS:
         rows = both_sides(kind, width)[0]
-        numbers = whole(words_of(rows, vectors)[0], len(rows), width)
+        numbers = whole(words_of(rows, by)[0], len(rows), width)
         for start in range(0, numbers.shape[1], SLICE):
             part = numbers[:, start : start + SLICE]
             assert (part**2).sum(axis=1).max() < 2**31
@@ -99,45 +108,45 @@ def test_mixing_keeps_products(width: int) -> None:
     assert np.allclose(mixed(q) @ mixed(g).T, q @ g.T, rtol=0, atol=1e-12 * width)
 
 
-@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("by", WAYS)
 @pytest.mark.parametrize("width", [512, 640, 2048])
-def test_mixed_slices_are_about_as_long_as_each_other(vectors: Any, width: int) -> None:
+def test_mixed_slices_are_about_as_long_as_each_other(by: Instructions, width: int) -> None:
     rng = np.random.default_rng(width)
     noise = rng.standard_normal((300, width))
     falling = noise / np.arange(1, width + 1)  # as principal components
     positive = np.abs(noise) + 3  # as what a rectifier leaves
     for rows in (noise, falling, positive, np.where(np.arange(width) < SLICE, noise, 0)):
-        words, _ = words_of(rows.astype(np.float32), vectors)
+        words, _ = words_of(rows.astype(np.float32), by)
         slices = whole(words, len(rows), width).reshape(len(rows), -1, SLICE)
         squares = (slices.astype(np.float64) ** 2).sum(axis=2)
         assert np.all(squares.max(axis=1) <= 6 * squares.mean(axis=1))
 
 
-@pytest.mark.parametrize("vectors", WAYS)
+@pytest.mark.parametrize("by", WAYS)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sums_of_slices_are_added_up_one_after_the_other(vectors: Any, width: int) -> None:
+def test_sums_of_slices_are_added_up_one_after_the_other(by: Instructions, width: int) -> None:
     q, g = both_sides("normal", width)
-    words, items = words_of(q, vectors)[0], words_of(g, vectors)[1]
-    left, right = whole(words, len(q), width), whole(words_of(g, vectors)[0], len(g), width)
+    words, items = words_of(q, by)[0], words_of(g, by)[1]
+    left, right = whole(words, len(q), width), whole(words_of(g, by)[0], len(g), width)
     total = np.zeros((len(q), len(g)), np.float32)
     for start in range(0, left.shape[1], SLICE):
         part = slice(start, start + SLICE)
         total += (left[:, part] @ right[:, part].T).astype(np.float32)
     expected = total * items.scale[: len(g)] * words.scale[:, None]
-    for query in (np.arange(45), np.arange(7, 7 + TOGETHER), np.array([0, 3, 44]), np.arange(0)):
+    for query in (np.arange(45), np.arange(7, 7 + by.together), np.array([0, 3, 44]), np.arange(0)):
         out = np.full((len(query), len(g)), np.nan, np.float32)
-        multiply_words_of(words, query, items, width, vectors, out)
+        multiply_words_of(words, query, items, width, by, out)
         assert np.array_equal(out, expected[query])
 
 
 def test_rows_of_unknown_length_are_multiplied_by_blas() -> None:
     rows = both_sides("normal", 40)[0]
     rows[3] *= np.float32(1e-14)
-    vectors = chosen_vectors()
-    words = Words.of_queries(rows, vectors)
+    by = chosen_instructions()
+    words = Words.of_queries(rows, by)
     assert np.array_equal(np.isinf(words.lost), np.arange(45) == 3)
     memory = np.empty(word_bytes(*rows.shape), np.uint8)
-    product = word_product(rows, words, vectors, rows, memory)
+    product = word_product(rows, words, by, rows, memory)
     assert not product.coarse
     assert np.array_equal(product.roundings, blas_product(rows, rows, memory).roundings)
 
@@ -160,9 +169,9 @@ def test_rows_of_unknown_length_and_zeros_are_no_numbers_to_warn_of(
     zeros = np.zeros((5, 64), np.float32)
     for queries, items in ((q, zeros), (zeros, q), (q, zeros[:0])):
         memory = np.empty(word_bytes(*items.shape), np.uint8)
-        vectors = chosen_vectors()
-        words = Words.of_queries(queries, vectors)
-        assert not word_product(queries, words, vectors, items, memory).coarse
+        by = chosen_instructions()
+        words = Words.of_queries(queries, by)
+        assert not word_product(queries, words, by, items, memory).coarse
         assert words.told == (queries is zeros)
 
 

@@ -14,6 +14,7 @@ from numba.extending import intrinsic as _intrinsic
 intrinsic: Any = _intrinsic
 _get_or_insert: Any = cgutils.get_or_insert_function
 alloca: Any = cgutils.alloca_once_value
+global_constant: Any = cgutils.global_constant
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()

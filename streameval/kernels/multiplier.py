@@ -40,7 +40,15 @@ from streameval.kernels.sieve import (
     digit_bytes,
     panel_bytes,
 )
-from streameval.kernels.words import Native, Words, multiply_words_of, word_bytes
+from streameval.kernels.words import (
+    NARROW_WORDS,
+    PLAIN_WORDS,
+    WIDE_WORDS,
+    Instructions,
+    Words,
+    multiply_words_of,
+    word_bytes,
+)
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
@@ -137,16 +145,16 @@ def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: Byte
 
 
 def word_product(
-    queries: Float32Array, words: Words, vectors: Native, items: Float32Array, memory: ByteArray
+    queries: Float32Array, words: Words, by: Instructions, items: Float32Array, memory: ByteArray
 ) -> Product:
     """Return products of words; of rows whose norm is too small to tell, those by BLAS."""
-    panels, width = Words.of_items(items, memory, vectors), items.shape[1]
+    panels, width = Words.of_items(items, memory, by), items.shape[1]
     lost = words.roundings(panels, width)
     if not np.isfinite(lost).all():
         return blas_product(queries, items, memory)
 
     def write(query: IntArray, out: Float32Array) -> None:
-        multiply_words_of(words, query, panels, width, vectors, out)
+        multiply_words_of(words, query, panels, width, by, out)
 
     return Product(lost, write, coarse=True)
 
@@ -156,11 +164,11 @@ def choose_multiplier(queries: Float32Array) -> Multiplier:
     rows, width = queries.shape
     if rows > FEW_ROWS and product_bytes(rows, width):
         if chosen_way() == "words":
-            vectors = chosen_vectors()
-            words = Words.of_queries(queries, vectors)
+            by = chosen_instructions()
+            words = Words.of_queries(queries, by)
             if not words.told:
                 return partial(blas_product, queries)
-            return partial(word_product, queries, words, vectors)
+            return partial(word_product, queries, words, by)
         memory, unit = np.empty(product_bytes(rows, width), np.uint8), chosen_unit()
         return partial(digit_product, panels_of(queries, memory, QUERIES, unit), unit)
     return partial(blas_product, queries)
@@ -174,7 +182,8 @@ def chosen_way() -> str:
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted == "auto":
-        return "unit" if supported() else "words" if has_vnni() else "blas"
+        worth = has_vnni() or (has_avx2() and not has_avx512())  # BLAS has no vectors of 512 bits
+        return "unit" if supported() else "words" if worth else "blas"
     if wanted not in ("words", "blas", "digits"):
         raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto, words, blas or digits")
     return wanted
@@ -185,9 +194,9 @@ def chosen_unit() -> Unit:
     return configuration() if chosen_way() == "unit" else None
 
 
-def chosen_vectors() -> Native:
-    """Return whether words are multiplied by vectors; None of plain loops."""
-    return has_vnni() or None
+def chosen_instructions() -> Instructions:
+    """Return what multiplies words."""
+    return WIDE_WORDS if has_vnni() else NARROW_WORDS if has_avx2() else PLAIN_WORDS
 
 
 def is_coarse() -> bool:
@@ -224,7 +233,7 @@ def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
     if chosen_way() == "unit":
         start, each = 450e-9, 2e-9
     elif chosen_way() == "words":
-        start, each = 350e-9, 0.55 * each
+        start, each = 350e-9, chosen_instructions().share * each
     seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
     scaled: FloatArray = seconds * (width / 512)
     return scaled
@@ -309,7 +318,7 @@ def description() -> str:
     blas = f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
     return {
         "unit": "the processor's matrix unit (AMX), in three digits of 8 bits",
-        "words": f"{'vectors' if has_vnni() else 'plain loops (slow)'}, in words of 16 bits",
+        "words": f"{chosen_instructions().text}, in words of 16 bits",
         "blas": blas,
         "digits": "plain loops, in three digits of 8 bits as by a matrix unit (slow, for tests)",
     }[chosen_way()]

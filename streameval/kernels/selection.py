@@ -1,12 +1,14 @@
 """Selection: the values of a row that may be of interest, one after the other, and their cells.
 
 Where positives alone are ranked, what is beyond the furthest of them and the nearest negative is
-not counted. With vectors of 512 bits it takes a fraction of the time of counting a value to leave
-it out.
+not counted. With vectors it takes a fraction of the time of counting a value to leave it out.
+AVX-512 has an instruction that brings the values of a mask together. With AVX2 a table says, for
+each mask, how lanes are to be permuted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +20,7 @@ from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.kernels.cells import quantise
 from streameval.kernels.grids import LAST, SAMPLED, place_of_sample
-from streameval.kernels.matrix_unit import is_native
-from streameval.kernels.multiplier import has_avx512
+from streameval.kernels.multiplier import has_avx2, has_avx512
 from streameval.kernels.tiles import greatest_finite, product, round_up
 from streameval.typing import FloatingArray
 
@@ -32,7 +33,7 @@ _tuple: Any = types.Tuple
 
 def selects() -> bool | None:
     """Return whether this processor selects by vectors; None where it is not worth it."""
-    return (is_native() and has_avx512()) or None
+    return has_avx2() or None
 
 
 class Room(NamedTuple):
@@ -141,6 +142,54 @@ def least_sampled(values, weight, offset):  # type: ignore[no-untyped-def]
     return least
 
 
+def _wide_packing(builder: Any, kind: Any, lanes: int) -> Callable[[Any, Any, Any], list[Any]]:
+    """Return what brings the lanes of a mask together: of values, and of their numbers."""
+    numbers = llvm.vector(llvm.I32, lanes, list(range(lanes)))
+
+    def pack(value: Any, first: Any, mask: Any) -> list[Any]:
+        packed = []
+        for vector in (value, builder.add(llvm.spread(builder, first, lanes), numbers)):
+            element = "i32" if vector.type.element == llvm.I32 else f"f{512 // lanes}"
+            name = f"llvm.x86.avx512.mask.compress.v{lanes}{element}"
+            given = vector, vector.type(None), mask
+            packed.append(llvm.call(builder, name, *given, returns=vector.type))
+        return packed
+
+    return pack
+
+
+def _narrow_packing(builder: Any, kind: Any, lanes: int) -> Callable[[Any, Any, Any], list[Any]]:
+    """As `_wide_packing`, with the lanes of each mask in tables, for vectors of 256 bits."""
+    eight, parts = llvm.vector(llvm.I32, 8), 8 // lanes
+
+    def table(name: str, parts: int) -> Any:
+        """Return the numbers of the lanes of each mask, of so many parts each; then zeros."""
+        rows = []
+        for mask in range(1 << lanes):
+            chosen = [lane for lane in range(lanes) if mask >> lane & 1]
+            of_parts = [parts * lane + part for lane in chosen for part in range(parts)]
+            of_parts += [0] * (parts * lanes - len(of_parts))
+            rows.append(llvm.vector(llvm.I32, parts * lanes, of_parts))
+        whole = ir.Constant(ir.ArrayType(rows[0].type, len(rows)), rows)
+        return llvm.global_constant(builder, f"{name}.{lanes}", whole)
+
+    places, moves = table("lanes", 1), table("parts", parts)
+
+    def pack(value: Any, first: Any, mask: Any) -> list[Any]:
+        row = builder.zext(builder.bitcast(mask, ir.IntType(lanes)), llvm.I64)
+        own, order = (
+            builder.load(builder.gep(rows, [llvm.I64(0), row])) for rows in (places, moves)
+        )
+        given = builder.bitcast(value, eight), order
+        moved = llvm.call(builder, "llvm.x86.avx2.permd", *given, returns=eight)
+        return [
+            builder.bitcast(moved, llvm.vector(kind, lanes)),
+            builder.add(llvm.spread(builder, first, lanes), own),
+        ]
+
+    return pack
+
+
 @llvm.intrinsic
 def select(typing_context, values, weight, offset, limit, row, places):  # type: ignore[no-untyped-def]
     """Write the values of a row up to a limit, in order, and where they are.
@@ -161,15 +210,15 @@ def select(typing_context, values, weight, offset, limit, row, places):  # type:
     looked at without `weight` only
     """
     number, weighted = values.dtype, not isinstance(weight, types.NoneType)
-    kind, bits = (llvm.FLOAT, 32) if number == types.float32 else (llvm.DOUBLE, 64)
-    lanes = 512 // bits
+    kind = llvm.FLOAT if number == types.float32 else llvm.DOUBLE
+    lanes = (512 if has_avx512() else 256) // number.bitwidth
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         def array(which: int) -> Any:
             return context.make_array(signature.args[which])(context, builder, args[which])
 
         zero, most = llvm.vector(kind, lanes, 0.0), llvm.spread(builder, args[3], lanes)
-        numbers = llvm.vector(llvm.I32, lanes, list(range(lanes)))
+        pack = (_wide_packing if has_avx512() else _narrow_packing)(builder, kind, lanes)
         found, odd = (llvm.alloca(builder, llvm.I64(0)) for _ in range(2))
         for count in (found, odd):
             builder.store(llvm.I64(0), count)
@@ -179,14 +228,6 @@ def select(typing_context, values, weight, offset, limit, row, places):  # type:
             name = f"llvm.ctpop.i{lanes}"
             number = builder.zext(llvm.call(builder, name, bits, returns=bits.type), llvm.I64)
             builder.store(builder.add(builder.load(count), number), count)
-
-        def write(vector: Any, which: int, mask: Any) -> None:
-            element = "f" if vector.type.element == kind else "i"
-            width = bits if element == "f" else 32
-            name = f"llvm.x86.avx512.mask.compress.v{lanes}{element}{width}"
-            packed = llvm.call(builder, name, vector, vector.type(None), mask, returns=vector.type)
-            place = builder.gep(array(which).data, [builder.load(found)])
-            builder.store(packed, builder.bitcast(place, vector.type.as_pointer()), align=4)
 
         def block(place: Any, mask: Any) -> None:
             def loaded(which: int) -> Any:
@@ -200,9 +241,10 @@ def select(typing_context, values, weight, offset, limit, row, places):  # type:
                 add_number(odd, builder.and_(mask, builder.not_(finite)))
             value = builder.fadd(value, loaded(2))
             within = builder.and_(mask, builder.fcmp_ordered("<=", value, most))
-            write(value, 4, within)
-            first = llvm.spread(builder, builder.trunc(place, llvm.I32), lanes)
-            write(builder.add(first, numbers), 5, within)
+            packed = pack(value, builder.trunc(place, llvm.I32), within)
+            for which, vector in zip((4, 5), packed, strict=True):
+                target = builder.gep(array(which).data, [builder.load(found)])
+                builder.store(vector, builder.bitcast(target, vector.type.as_pointer()), align=4)
             add_number(found, within)
 
         llvm.for_blocks(builder, builder.extract_value(array(0).shape, 0), lanes, block)

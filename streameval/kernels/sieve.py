@@ -172,7 +172,7 @@ def mark(
     out : [m, n / 32] uint32, written
     """
     count = len(chosen)
-    padded = count + max(QUERIES, WIDE)  # to whole groups of queries, which mark nothing
+    padded = count + max(QUERIES, WIDE.queries)  # to whole groups of queries, which mark nothing
     stride = queries.rows.shape[1]
     memory = np.empty(padded * stride + LINE_BYTES, np.uint8)  # rows in whole lines load faster
     rows = as_matrix(memory[-memory.ctypes.data % LINE_BYTES :], np.uint8, padded, stride)

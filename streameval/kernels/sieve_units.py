@@ -18,7 +18,7 @@ offset is NaN it is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,7 +39,6 @@ from streameval.distances.llvm import (
     for_blocks,
     halved,
     load,
-    rolled,
     spread,
     store,
     vector,
@@ -54,6 +53,7 @@ from streameval.kernels.vector_unit import (
     LANES,
     LINE,
     WHOLE,
+    Adder,
     add_products,
     loaded,
 )
@@ -61,14 +61,11 @@ from streameval.kernels.vector_unit import (
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 QUERIES = 32  # that the matrix unit takes at a time
-WIDE = 12  # queries that vectors of 512 bits take: with a panel, their sums fill the registers
-NARROW = 4  # queries that vectors of 256 bits take, with half a panel at a time
 HEAD = 16 * ITEMS  # bytes of its biases, weights and limits
 RECORD = 32  # bytes of a query's record
 SUMS = 4 * QUERIES * ITEMS  # bytes of the sums of some queries and a panel
 
 _floats = vector(FLOAT, LANES)
-_shorts, _ones = vector(I16, LANES), vector(I16, LANES, 1)
 
 
 @instruction("anaaa")
@@ -214,58 +211,72 @@ def multiply_and_compare(  # type: ignore[no-untyped-def]
         call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(4 * ITEMS))
 
 
+def _add_wide(builder: Any, total: Any, fours: list[Any], items: list[Any]) -> Any:
+    """Add products of bytes by vectors of 512 bits."""
+    return call(builder, "llvm.x86.avx512.vpdpbusd.512", total, *fours, *items, returns=WHOLE)
+
+
+def _add_narrow(builder: Any, total: Any, fours: list[Any], items: list[Any]) -> Any:
+    """Add products of eight columns, of numbers of 7 bits: sums of four products fit in 16."""
+    shorts, bytes_ = vector(I16, LANES), vector(I8, 2 * LANES)
+    one, other = (
+        call(
+            builder,
+            "llvm.x86.avx2.pmadd.ub.sw",
+            *(builder.bitcast(value, bytes_) for value in pair),
+            returns=shorts,
+        )
+        for pair in zip(fours, items, strict=True)
+    )
+    ones, name = vector(I16, LANES, 1), "llvm.x86.avx2.pmadd.wd"
+    eight = call(builder, name, builder.add(one, other), ones, returns=total.type)
+    return builder.add(total, eight)
+
+
+WIDE = Adder(LANES, queries=12, fours=4, joined=1, add=_add_wide)
+NARROW = Adder(LANES // 2, queries=4, fours=2, joined=2, add=_add_narrow)
+
+
 @instruction("anananann")
 def mark_wide(  # type: ignore[no-untyped-def]
     builder, queries, stride, panel, fours, records, shift, marks, apart, count
 ):
-    """Mark the pairs of queries and a panel by vectors of 512 bits (AVX-512 VNNI), 12 at a time."""
-    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in HALVES] for _ in range(WIDE)]
-    compare = _comparison(builder, panel, records, shift, marks, apart)
-    first = at_offset(builder, panel, HEAD)
-    with _groups(builder, count, WIDE) as start:
-        own_rows = at_offset(builder, queries, builder.mul(start, stride))
-        clear(builder, sums)
-        name = "llvm.x86.avx512.vpdpbusd.512"
-        add_products(builder, name, sums, own_rows, stride, first, fours)
-        for number, own in enumerate(sums):
-            totals = {half: builder.load(total) for half, total in enumerate(own)}
-            compare(builder.add(start, I64(number)), totals)
+    """Mark the pairs of queries and a panel by vectors of 512 bits (AVX-512 VNNI)."""
+    given = queries, stride, panel, fours, records, shift, marks, apart, count
+    _mark(builder, WIDE, given)
 
 
 @instruction("anananann")
 def mark_narrow(  # type: ignore[no-untyped-def]
     builder, queries, stride, panel, fours, records, shift, marks, apart, count
 ):
-    """Mark the pairs of queries and a panel by vectors of 256 bits (AVX2), 4 at a time.
+    """Mark the pairs of queries and a panel by vectors of 256 bits (AVX2)."""
+    given = queries, stride, panel, fours, records, shift, marks, apart, count
+    _mark(builder, NARROW, given)
 
-    Numbers are of 7 bits: the sum of four products fits in 16.
+
+def _mark(builder: Any, adder: Adder, given: Sequence[Any]) -> None:
+    """Mark the pairs of queries and a panel, some queries at a time.
+
+    What is given are the addresses of the first query and how far rows are apart, of the panel and
+    how many times four bytes a row has, and what `mark_plainly` has, too.
     """
-    kind, quarters = vector(I32, LANES // 2), range(2)  # of a panel, in each half
-    sums = [[alloca(builder, vector(I32, LANES // 2, 0)) for _ in quarters] for _ in range(NARROW)]
+    queries, stride, panel, fours, records, shift, marks, apart, count = given
+    sums, halves = adder.places(builder, I32), vector(I32, LANES, list(range(LANES)))
     compare = _comparison(builder, panel, records, shift, marks, apart)
     first = at_offset(builder, panel, HEAD)
-    with _groups(builder, count, NARROW) as start:
+    with _groups(builder, count, adder.queries) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
-        for half in HALVES:
+        for number in adder.passes:
             clear(builder, sums)
-            with rolled(builder, builder.udiv(fours, I64(2))) as loop:
-                offset = builder.add(builder.mul(loop.index, I64(2 * FOURS)), I64(LINE * half))
-                rows = at_offset(builder, first, offset)
-                place = at_offset(builder, own_rows, builder.mul(loop.index, I64(8)))
-                for number, own in enumerate(sums):
-                    query = at_offset(builder, place, builder.mul(stride, I64(number)))
-                    for quarter, total in zip(quarters, own, strict=True):
-                        items = at_offset(builder, rows, LINE // 2 * quarter)
-                        added = builder.add(
-                            *(_pairs(builder, query, items, four) for four in range(2))
-                        )
-                        name = "llvm.x86.avx2.pmadd.wd"
-                        eight = call(builder, name, added, _ones, returns=kind)
-                        builder.store(builder.add(builder.load(total), eight), total)
-            for number, own in enumerate(sums):
-                low, high = (builder.load(total) for total in own)
-                whole = builder.shuffle_vector(low, high, vector(I32, LANES, list(range(LANES))))
-                compare(builder.add(start, I64(number)), {half: whole})
+            items = at_offset(builder, first, 4 * adder.begins(number))
+            add_products(builder, adder, sums, own_rows, stride, items, fours)
+            for query, own in enumerate(sums):
+                totals = [builder.load(total) for total in own]
+                if adder.lanes < LANES:
+                    totals = [builder.shuffle_vector(*totals, halves)]
+                of_half = dict(enumerate(totals, adder.begins(number) // LANES))
+                compare(builder.add(start, I64(query)), of_half)
 
 
 @contextmanager
@@ -274,18 +285,6 @@ def _groups(builder: Any, count: Any, size: int) -> Iterator[Any]:
     groups = builder.udiv(builder.add(count, I64(size - 1)), I64(size))
     with cgutils.for_range(builder, groups) as loop:
         yield builder.mul(loop.index, I64(size))
-
-
-def _pairs(builder: Any, query: Any, items: Any, number: int) -> Any:
-    """Return the products of four columns of a query and of eight items, added up by twos."""
-    kind = vector(I8, 2 * LANES)
-    four = builder.load(at_offset(builder, query, 4 * number, I32))
-    rows = builder.load(at_offset(builder, items, FOURS * number, kind), align=LINE // 2)
-    name, own = (
-        "llvm.x86.avx2.pmadd.ub.sw",
-        builder.bitcast(spread(builder, four, LANES // 2), kind),
-    )
-    return call(builder, name, own, rows, returns=_shorts)
 
 
 @compiled

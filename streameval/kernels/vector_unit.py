@@ -1,24 +1,64 @@
-"""The vectors of 512 bits: sums of products of numbers of 8 or 16 bits (AVX-512 VNNI).
+"""Vectors: sums of products of numbers of 8 or 16 bits (AVX-512 VNNI, or AVX2).
 
-An instruction adds four bytes of numbers of a query, spread over a register, times four bytes of
-each of 16 gallery rows, to 16 sums of 32 bits. A *panel* is 32 gallery rows: the first four bytes
-of each, then the next; queries are rows.
+Four bytes of numbers of a query, spread over a register, are multiplied by four bytes of each of
+the gallery rows that have a lane there, and added to as many sums of 32 bits. A *panel* is 32
+gallery rows: the first four bytes of each, then the next; queries are rows.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from streameval.distances.llvm import I32, I64, call, rolled, spread, vector
+from streameval.distances.llvm import I32, I64, alloca, rolled, spread, vector
 from streameval.kernels.matrix_unit import at_offset
 
-LANES = 16  # numbers of 32 bits in a register
+LANES = 16  # numbers of 32 bits in a register of 512 bits
 LINE = 4 * LANES
 ITEMS = 2 * LANES  # gallery rows of a panel
-FOURS = 4 * ITEMS  # bytes of a panel that an instruction for each half takes
+FOURS = 4 * ITEMS  # bytes of a panel that are multiplied by four of a query
 HALVES = range(ITEMS // LANES)
 WHOLE = vector(I32, LANES)
-ROUND = 4  # times four bytes in a round of the loop: addresses are added up once for them
+REGISTERS = range(2)  # of gallery rows, side by side
+
+
+class Adder(NamedTuple):
+    """How products are added up in registers.
+
+    Attributes
+    ----------
+    lanes : int
+        Sums in a register.
+    queries : int
+        As many as have sums in registers, two of each.
+    fours : int
+        Times four bytes in a round of the loop: addresses are added up once for them.
+    joined : int
+        Of them, those that are added up before they come to a sum.
+    add : callable
+        ``add(builder, total, fours, items)`` returns the sums with the products of four bytes of a
+        query, or more, and those of the gallery rows.
+    """
+
+    lanes: int
+    queries: int
+    fours: int
+    joined: int
+    add: Callable[[Any, Any, list[Any], list[Any]], Any]
+
+    @property
+    def passes(self) -> range:
+        """How often the queries go over a panel, each time with other gallery rows."""
+        return range(ITEMS // (len(REGISTERS) * self.lanes))
+
+    def begins(self, number: int) -> int:
+        """Return the gallery row that a pass begins with."""
+        return number * len(REGISTERS) * self.lanes
+
+    def places(self, builder: Any, kind: Any) -> list[list[Any]]:
+        """Return memory for the sums of each query, which LLVM keeps in registers."""
+        zeros = vector(kind, self.lanes, 0)
+        return [[alloca(builder, zeros) for _ in REGISTERS] for _ in range(self.queries)]
 
 
 def loaded(builder: Any, start: Any, kind: Any) -> list[Any]:
@@ -27,32 +67,53 @@ def loaded(builder: Any, start: Any, kind: Any) -> list[Any]:
 
 
 def add_products(
-    builder: Any, name: str, sums: list[list[Any]], rows: Any, stride: Any, panel: Any, fours: Any
+    builder: Any,
+    adder: Adder,
+    sums: list[list[Any]],
+    rows: Any,
+    stride: Any,
+    items: Any,
+    fours: Any,
 ) -> None:
-    """Add products of queries and a panel to their sums, which LLVM keeps in registers.
+    """Add products of queries and the gallery rows of a pass to their sums.
 
     Parameters
     ----------
-    name : str
-        Of the instruction.
-    sums : [queries][halves]
-        Where they are.
-    rows, panel
-        Addresses: of the first query, whose rows are `stride` bytes apart, and of the panel.
+    adder : Adder
+    sums : [queries][registers]
+        Where they are: see `Adder.places`.
+    rows, items
+        Addresses: of the first query, whose rows are `stride` bytes apart, and of the first four
+        bytes of the first gallery row.
     fours
         How many times four bytes there are in a row, in whole rounds.
     """
-    with rolled(builder, builder.udiv(fours, I64(ROUND))) as loop:
-        items = at_offset(builder, panel, builder.mul(loop.index, I64(ROUND * FOURS)))
-        place = at_offset(builder, rows, builder.mul(loop.index, I64(ROUND * 4)))
+    kind = vector(I32, adder.lanes)
+    with rolled(builder, builder.udiv(fours, I64(adder.fours))) as loop:
+        first = at_offset(builder, items, builder.mul(loop.index, I64(adder.fours * FOURS)))
+        place = at_offset(builder, rows, builder.mul(loop.index, I64(adder.fours * 4)))
         addresses = [
             at_offset(builder, place, builder.mul(stride, I64(query))) for query in range(len(sums))
         ]
-        for number in range(ROUND):
-            halves = loaded(builder, at_offset(builder, items, number * FOURS), WHOLE)
+        for start in range(0, adder.fours, adder.joined):
+            numbers = range(start, start + adder.joined)
+            starts = [number * FOURS for number in numbers]
+            own_items = [
+                [
+                    builder.load(at_offset(builder, first, four + size, kind), align=4)
+                    for four in starts
+                ]
+                for size in (4 * adder.lanes * register for register in REGISTERS)
+            ]
             for address, own in zip(addresses, sums, strict=True):
-                four = builder.load(at_offset(builder, address, 4 * number, I32))
-                four = spread(builder, four, LANES)
-                for half, total in zip(halves, own, strict=True):
-                    given = builder.load(total), four, half
-                    builder.store(call(builder, name, *given, returns=WHOLE), total)
+                given = [
+                    spread(
+                        builder,
+                        builder.load(at_offset(builder, address, 4 * number, I32)),
+                        adder.lanes,
+                    )
+                    for number in numbers
+                ]
+                for four_items, total in zip(own_items, own, strict=True):
+                    value = adder.add(builder, builder.load(total), given, four_items)
+                    builder.store(value, total)

@@ -1,4 +1,4 @@
-"""Products of words by vectors (AVX-512 VNNI), through LLVM, and in plain loops: see `words`.
+"""Products of words by vectors (AVX-512 VNNI, AVX2), through LLVM, and in plain loops: see `words`.
 
 Panels are of 32 gallery rows, [D / 2, 32, 2] int16; queries are rows. The plain loops take the same
 arguments, addresses among them, and write the same products of the same words, slowly.
@@ -7,6 +7,7 @@ arguments, addresses among them, and write the same products of the same words, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,21 +20,36 @@ from streameval.distances import llvm
 from streameval.distances.llvm import FLOAT, I16, I32, I64, alloca, call, spread, vector
 from streameval.kernels.matrix_unit import LINE_BYTES, at_offset, instruction, transposed
 from streameval.kernels.plain_unit import pointer
-from streameval.kernels.vector_unit import FOURS, HALVES, ITEMS, LANES, WHOLE, add_products
+from streameval.kernels.vector_unit import FOURS, ITEMS, LANES, WHOLE, Adder, add_products
 
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 SLICE = 32  # columns whose products are added up without rounding
 COLUMNS = 32  # packed together: a register of words
-TOGETHER = 7  # queries: their sums with a panel, of words and of slices, fill the registers
-
-# No sum overflows, so that none is saturated: `vpdpwssd` is the same, but LLVM makes two
-# instructions of it for many processors (https://github.com/llvm/llvm-project/issues/84182).
-ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssds.512"
-
 ROOT = float(np.float32(math.sqrt(0.5)))
 
-_floats, _slice = vector(FLOAT, LANES), vector(FLOAT, SLICE)
+_slice = vector(FLOAT, SLICE)
+
+
+def _add_wide(builder: Any, total: Any, fours: list[Any], items: list[Any]) -> Any:
+    """Add products of pairs of words by vectors of 512 bits.
+
+    No sum overflows, so that none is saturated: `vpdpwssd` is the same, but LLVM makes two
+    instructions of it for many processors (https://github.com/llvm/llvm-project/issues/84182).
+    """
+    return call(builder, "llvm.x86.avx512.vpdpwssds.512", total, *fours, *items, returns=WHOLE)
+
+
+def _add_narrow(builder: Any, total: Any, fours: list[Any], items: list[Any]) -> Any:
+    """Add products of pairs of words by vectors of 256 bits."""
+    words = (builder.bitcast(value, vector(I16, LANES)) for value in (*fours, *items))
+    return builder.add(total, call(builder, "llvm.x86.avx2.pmadd.wd", *words, returns=total.type))
+
+
+# As many queries as have their sums with a panel, of words and of slices, in registers; with
+# vectors of 256 bits, the sums of slices are in memory.
+WIDE = Adder(LANES, queries=7, fours=4, joined=1, add=_add_wide)
+NARROW = Adder(LANES // 2, queries=4, fours=2, joined=1, add=_add_narrow)
 
 
 @instruction("aana")
@@ -117,51 +133,76 @@ def pack_words(builder, rows, stride, scales, target, apart, across, squares):  
 
 
 @instruction("anananaann")
-def multiply_words(  # type: ignore[no-untyped-def]
+def multiply_widely(  # type: ignore[no-untyped-def]
     builder, queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
 ):
-    """Write the products of some queries, of which there are `rows`, and columns of a panel.
-
-    All but `stride`, `slices`, `apart`, `rows` and `columns` are addresses.
-    """
-    totals, sums = (
-        [[alloca(builder, vector(kind, LANES, 0)) for _ in HALVES] for _ in range(TOGETHER)]
-        for kind in (I32, FLOAT)
+    """Write products by vectors of 512 bits (AVX-512 VNNI): see `_multiply`."""
+    given, written = (
+        (queries, stride, panel, slices),
+        (out, apart, by_query, by_item, rows, columns),
     )
-    llvm.clear(builder, sums)
-    with cgutils.for_range(builder, slices) as loop:
-        llvm.clear(builder, totals)
-        first = at_offset(builder, panel, builder.mul(loop.index, I64(SLICE // 2 * FOURS)))
-        left = at_offset(builder, queries, builder.mul(loop.index, I64(2 * SLICE)))
-        add_products(builder, ADD_PRODUCTS, totals, left, stride, first, I64(SLICE // 2))
-        for total, whole in zip(chain(*sums), chain(*totals), strict=True):
-            value = builder.sitofp(builder.load(whole), _floats)
-            builder.store(builder.fadd(builder.load(total), value), total)
-    _write_products(builder, sums, out, apart, by_query, by_item, rows, columns)
+    _multiply(builder, WIDE, given, written)
+
+
+@instruction("anananaann")
+def multiply_narrowly(  # type: ignore[no-untyped-def]
+    builder, queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
+):
+    """Write products by vectors of 256 bits (AVX2): see `_multiply`."""
+    given, written = (
+        (queries, stride, panel, slices),
+        (out, apart, by_query, by_item, rows, columns),
+    )
+    _multiply(builder, NARROW, given, written)
+
+
+def _multiply(builder: Any, adder: Adder, given: Sequence[Any], written: Sequence[Any]) -> None:
+    """Write the products of some queries and columns of a panel.
+
+    Parameters
+    ----------
+    adder : Adder
+    given : queries, stride, panel, slices
+        Addresses of the first query, whose rows are `stride` bytes apart, and of the panel; and how
+        many slices a row has.
+    written : out, apart, by_query, by_item, rows, columns
+        Addresses of the first product, rows of which are `apart` bytes apart, and of the scales;
+        and how many queries and columns there are.
+    """
+    queries, stride, panel, slices = given
+    totals, sums = (adder.places(builder, kind) for kind in (I32, FLOAT))
+    for number in adder.passes:
+        llvm.clear(builder, sums)
+        items = at_offset(builder, panel, 4 * adder.begins(number))
+        with cgutils.for_range(builder, slices) as loop:
+            llvm.clear(builder, totals)
+            first = at_offset(builder, items, builder.mul(loop.index, I64(SLICE // 2 * FOURS)))
+            left = at_offset(builder, queries, builder.mul(loop.index, I64(2 * SLICE)))
+            add_products(builder, adder, totals, left, stride, first, I64(SLICE // 2))
+            for total, whole in zip(chain(*sums), chain(*totals), strict=True):
+                value = builder.sitofp(builder.load(whole), total.type.pointee)
+                builder.store(builder.fadd(builder.load(total), value), total)
+        _write_products(builder, sums, adder.begins(number), written)
 
 
 def _write_products(
-    builder: Any,
-    sums: list[list[Any]],
-    out: Any,
-    apart: Any,
-    by_query: Any,
-    by_item: Any,
-    rows: Any,
-    columns: Any,
+    builder: Any, sums: list[list[Any]], begin: int, written: Sequence[Any]
 ) -> None:
-    """Write what slices add up to, scaled, of the queries and columns that there are."""
-    every = builder.icmp_signed("==", columns, I64(ITEMS))
-    numbers = vector(I64, ITEMS, list(range(ITEMS)))
-    there = builder.icmp_signed("<", numbers, spread(builder, columns, ITEMS))
-    kind, lanes = vector(FLOAT, ITEMS), vector(I32, ITEMS, list(range(ITEMS)))
-    scales = builder.load(at_offset(builder, by_item, 0, kind), align=4)
+    """Write what slices add up to, scaled, of the columns from one on that there are."""
+    out, apart, by_query, by_item, rows, columns = written
+    size = sum(own.type.pointee.count for own in sums[0])
+    every = builder.icmp_signed(">=", columns, I64(begin + size))
+    numbers = vector(I64, size, list(range(begin, begin + size)))
+    there = builder.icmp_signed("<", numbers, spread(builder, columns, size))
+    kind, lanes = vector(FLOAT, size), vector(I32, size, list(range(size)))
+    scales = builder.load(at_offset(builder, by_item, 4 * begin, kind), align=4)
     for query, own in enumerate(sums):
         with builder.if_then(builder.icmp_signed("<", I64(query), rows)):
             scale = builder.load(at_offset(builder, by_query, 4 * query, FLOAT), align=4)
             value = builder.shuffle_vector(*map(builder.load, own), lanes)
-            value = builder.fmul(builder.fmul(value, scales), spread(builder, scale, ITEMS))
+            value = builder.fmul(builder.fmul(value, scales), spread(builder, scale, size))
             row = at_offset(builder, out, builder.mul(apart, I64(query)), FLOAT)
+            row = builder.gep(row, [I64(begin)])
             with builder.if_else(every, likely=True) as (all_there, some):
                 with all_there:
                     builder.store(value, builder.bitcast(row, kind.as_pointer()), align=4)
@@ -204,7 +245,7 @@ def pack_plainly(rows, stride, scales, target, apart, across, squares):  # type:
 def multiply_plainly(  # type: ignore[no-untyped-def]
     queries, stride, panel, slices, out, apart, by_query, by_item, rows, columns
 ):
-    """As `multiply_words`."""
+    """Write the same in plain loops."""
     scale = carray(pointer(by_query), rows, np.float32)
     item_scale = carray(pointer(by_item), columns, np.float32)
     pairs = carray(pointer(panel), (slices * SLICE // 2, ITEMS, 2), np.int16)

@@ -1,9 +1,10 @@
-"""Words: float32 rows in whole numbers of 16 bits, for products by vectors (AVX-512 VNNI).
+"""Words: float32 rows in whole numbers of 16 bits, for products by vectors (AVX-512 VNNI, AVX2).
 
-An instruction adds up the products of 32 pairs of words in 16 sums of 32 bits, in the time of 16
-products of float32. A row x is taken as c X, with X whole numbers that are so small that the sum of
-any *slice* of 32 columns fits in 32 bits: no slice of X is longer than 46,303 (Cauchy and Schwarz).
-So the sum of a slice is without error; sums of slices are added up in float32.
+With VNNI, an instruction adds up the products of 32 pairs of words in 16 sums of 32 bits, in the
+time of 16 products of float32; with AVX2, two instructions do so for half as many. A row x is taken
+as c X, with X whole numbers that are so small that the sum of any *slice* of 32 columns fits in 32
+bits: no slice of X is longer than 46,303 (Cauchy and Schwarz). So the sum of a slice is without
+error; sums of slices are added up in float32.
 
     x·y  =  c d Σ X_s·Y_s  +  error
 
@@ -15,7 +16,7 @@ products stay what they are but for roundings (a randomised Hadamard transform; 
 0.6 as long as the row; mixed, the longest is 0.25 to 0.37 of it, as of any other columns.
 
 The error is known from the rows, as of `panels`. It is some three times that of a float32 sum of
-512 columns, and depends little on the width; a product takes half as long.
+512 columns, and depends little on the width; a product takes half as long, or three quarters.
 
 *Panels* hold 32 gallery rows, two columns of each and two more: [D / 2, 32, 2] int16. Queries are
 rows. Both are of whole slices; rows are zeros beyond their columns before they are mixed.
@@ -34,14 +35,16 @@ from streameval.kernels.panels import LEAST_SQUARED
 from streameval.kernels.vector_unit import FOURS, ITEMS, LANES
 from streameval.kernels.word_unit import (
     COLUMNS,
+    NARROW,
     SLICE,
-    TOGETHER,
+    WIDE,
     give_signs,
     measure,
     measure_plainly,
     mix_slices,
+    multiply_narrowly,
     multiply_plainly,
-    multiply_words,
+    multiply_widely,
     pack_plainly,
     pack_words,
 )
@@ -50,10 +53,38 @@ from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 LONGEST = 46_300.0  # of a slice of whole numbers, before rounding adds half of a root of 32
 MOST = 32_767.0
 MIXED = 2.0**-18  # of a row's length: more than mixing changes, 2.3 u a step of 10 at most
-NEAR = 3 << 17  # bytes of panels that are multiplied with all queries before the next
+BEHIND = max(WIDE.queries, NARROW.queries)  # rows of zeros, that are multiplied with the last
 
-Native = bool | None
-"""Whether there are the instructions; else None, of plain loops."""
+
+class Instructions(NamedTuple):
+    """What multiplies words.
+
+    Attributes
+    ----------
+    text : str
+        For people.
+    together : int
+        Queries that are multiplied at a time.
+    near : int
+        Bytes of panels that are multiplied with all queries before the next: they stay in L2.
+    share : float
+        Of the time of a product by BLAS on such a processor. Measured; nothing that is counted
+        depends on it.
+    vectors, wide : True or None
+        Whether there are vectors, and of 512 bits: kernels are compiled for one of them.
+    """
+
+    text: str
+    together: int
+    near: int
+    share: float
+    vectors: bool | None = None
+    wide: bool | None = None
+
+
+WIDE_WORDS = Instructions("vectors (AVX-512 VNNI)", WIDE.queries, 3 << 17, 0.55, True, True)
+NARROW_WORDS = Instructions("vectors (AVX2)", NARROW.queries, 3 << 16, 0.75, True)
+PLAIN_WORDS = Instructions("plain loops (slow)", WIDE.queries, 3 << 17, 0.55)
 
 
 class Words(NamedTuple):
@@ -62,7 +93,7 @@ class Words(NamedTuple):
     Attributes
     ----------
     words : [bytes] uint8
-        Of panels; or of queries, with `TOGETHER` rows of zeros behind them.
+        Of panels; or of queries, with `BEHIND` rows of zeros behind them.
     scale : [n] float32
         c; of whole panels, 0 beyond the rows that there are.
     lost : [n] float64
@@ -80,17 +111,17 @@ class Words(NamedTuple):
         return bool(np.isfinite(self.lost).all())
 
     @classmethod
-    def of_queries(cls, rows: Float32Array, vectors: Native) -> Words:
+    def of_queries(cls, rows: Float32Array, by: Instructions) -> Words:
         """Return the words of finite rows, [m, D]."""
         memory = np.zeros(word_bytes(*rows.shape), np.uint8)
         words = memory[-memory.ctypes.data % LINE_BYTES :]
-        return cls(words, *_packed(rows, words, vectors, panel=1))
+        return cls(words, *_packed(rows, words, by, panel=1))
 
     @classmethod
-    def of_items(cls, rows: Float32Array, memory: ByteArray, vectors: Native) -> Words:
+    def of_items(cls, rows: Float32Array, memory: ByteArray, by: Instructions) -> Words:
         """Return the panels of finite rows, [n, D], written to memory."""
         words = memory[-memory.ctypes.data % LINE_BYTES :]
-        return cls(words, *_packed(rows, words, vectors, panel=ITEMS))
+        return cls(words, *_packed(rows, words, by, panel=ITEMS))
 
     def roundings(self, items: Words, width: int) -> FloatArray:
         """Return n of each query: products differ by at most n u |x| |y| from the exact ones.
@@ -140,7 +171,7 @@ def multiply_words_of(
     query: IntArray,
     items: Words,
     width: int,
-    vectors: Native,
+    by: Instructions,
     out: Float32Array,
 ) -> None:
     """Write the products of some queries, ascending, with gallery rows, [m, n] in C order."""
@@ -148,22 +179,23 @@ def multiply_words_of(
     words, scale = queries.words[start * stride :], queries.scale[start:]
     if len(query) and query[-1] - start != len(query) - 1:
         rows = queries.words[: len(queries.scale) * stride].reshape(-1, stride)
-        memory = np.zeros((len(query) + TOGETHER) * stride + LINE_BYTES, np.uint8)
+        memory = np.zeros((len(query) + BEHIND) * stride + LINE_BYTES, np.uint8)
         words = memory[-memory.ctypes.data % LINE_BYTES :]
         taken = words[: len(query) * stride].reshape(-1, stride)
         np.take(rows, query, axis=0, out=taken, mode="clip")
         scale = queries.scale[query]
-    _multiply(words, scale, items, stride, vectors, out)
+    blocks = by.together, by.near
+    _multiply(words, scale, items, stride, blocks, by.vectors, by.wide, out)
 
 
 def _packed(
-    rows: Float32Array, words: ByteArray, vectors: Native, panel: int
+    rows: Float32Array, words: ByteArray, by: Instructions, panel: int
 ) -> tuple[Float32Array, FloatArray]:
     """Write rows in words; return what each is to be multiplied by, and what it has lost."""
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     lost = np.zeros(len(rows))
     signs = signs_of(rows.shape[1])
-    _pack(rows, signs, words, padded(rows.shape[1]), scale, lost, panel > 1, vectors)
+    _pack(rows, signs, words, padded(rows.shape[1]), scale, lost, panel > 1, by.vectors)
     return scale, lost
 
 
@@ -229,16 +261,16 @@ def _pack(rows, signs, words, size, scale, lost, across, vectors):  # type: igno
 
 
 @compiled
-def _multiply(words, scale, items, stride, vectors, out):  # type: ignore[no-untyped-def]
+def _multiply(words, scale, items, stride, blocks, vectors, wide, out):  # type: ignore[no-untyped-def]
     """As `multiply_words_of`: some panels, which stay in L2, with all queries, then the next."""
-    (m, n), (panels, item_scale, _) = out.shape, items
+    (m, n), (panels, item_scale, _), (together, near) = out.shape, items, blocks
     queries, by_query, target = words.ctypes.data, scale.ctypes.data, out.ctypes.data
     apart, slices = out.strides[0], (stride - LINE_BYTES) // (2 * SLICE)
     size = 2 * SLICE * slices  # of a gallery row
-    step = max(NEAR // (ITEMS * size), 1) * ITEMS
+    step = max(near // (ITEMS * size), 1) * ITEMS
     for start in range(0, n, step):
-        for top in range(0, m, TOGETHER):
-            rows, by_row = min(m - top, TOGETHER), by_query + 4 * top
+        for top in range(0, m, together):
+            rows, by_row = min(m - top, together), by_query + 4 * top
             for left in range(start, min(start + step, n), ITEMS):
                 by_item, columns = item_scale.ctypes.data + 4 * left, min(n - left, ITEMS)
                 to, panel = target + top * apart + 4 * left, panels.ctypes.data + left * size
@@ -246,5 +278,7 @@ def _multiply(words, scale, items, stride, vectors, out):  # type: ignore[no-unt
                 written = to, apart, by_row, by_item, rows, columns
                 if vectors is None:
                     multiply_plainly(*left_side, *written)
+                elif wide is None:
+                    multiply_narrowly(*left_side, *written)
                 else:
-                    multiply_words(*left_side, *written)
+                    multiply_widely(*left_side, *written)

@@ -39,8 +39,8 @@ from streameval.kernels.multiplier import _warn_once as warn_once
 from streameval.kernels.multiplier import blas_kernels as blas_kernels
 from streameval.kernels.multiplier import blas_product as blas_product
 from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
+from streameval.kernels.multiplier import chosen_instructions as chosen_instructions
 from streameval.kernels.multiplier import chosen_unit as chosen_unit
-from streameval.kernels.multiplier import chosen_vectors as chosen_vectors
 from streameval.kernels.multiplier import chosen_way as chosen_way
 from streameval.kernels.multiplier import description as description
 from streameval.kernels.multiplier import digit_product as digit_product
@@ -74,7 +74,10 @@ from streameval.kernels.sieve import panel_bytes as panel_bytes
 from streameval.kernels.tiles import Columns as Columns
 from streameval.kernels.tiles import Tile as Tile
 from streameval.kernels.word_unit import SLICE as SLICE
-from streameval.kernels.word_unit import TOGETHER as TOGETHER
+from streameval.kernels.words import NARROW_WORDS as NARROW_WORDS
+from streameval.kernels.words import PLAIN_WORDS as PLAIN_WORDS
+from streameval.kernels.words import WIDE_WORDS as WIDE_WORDS
+from streameval.kernels.words import Instructions as Instructions
 from streameval.kernels.words import Words as Words
 from streameval.kernels.words import multiply_words_of as multiply_words_of
 from streameval.kernels.words import signs_of as signs_of
@@ -93,19 +96,22 @@ __all__ = [
     "LOOPS",
     "MOST_COLUMNS",
     "NARROW_VECTORS",
+    "NARROW_WORDS",
+    "PLAIN_WORDS",
     "QUERIES",
     "RUN",
     "SEARCH",
     "SLICE",
-    "TOGETHER",
     "UNIT",
     "VARIABLE",
     "VECTORS",
     "WAYS",
+    "WIDE_WORDS",
     "Columns",
     "Digits",
     "FeatureColumns",
     "FineColumns",
+    "Instructions",
     "Limits",
     "MarkColumns",
     "Operands",
@@ -124,8 +130,8 @@ __all__ = [
     "blas_product",
     "cell_of",
     "choose_multiplier",
+    "chosen_instructions",
     "chosen_unit",
-    "chosen_vectors",
     "chosen_way",
     "description",
     "digit_product",
