@@ -113,6 +113,10 @@ def test_all_ways_mark_the_same_pairs(width: int, both: bool) -> None:
         mark(queries._replace(way=LOOPS), *given, slow)
         assert (fast == slow).all()
         assert 0 < np.bitwise_count(slow).sum() < 0.9 * slow.size * 32
+        for own in (way, LOOPS):
+            third = np.zeros((len(chosen), 3), np.uint32)
+            mark(queries._replace(way=own), *given, third, 3)
+            assert (third == slow[:, ::3]).all()
 
 
 def test_sums_of_the_greatest_numbers_do_not_overflow() -> None:
@@ -181,6 +185,45 @@ def test_what_digits_leave_out_may_all_lie_one_way(side: str, metric: Any) -> No
             for sides in ((reach, Reach.unknown(0)), (Reach(-none, none), reach)):
                 tile = marks.tile(np.arange(60), sides, memory)
                 assert np.diag(marks_of(tile)[:, :60]).all()
+
+
+@needs_sieve
+def test_a_sample_tells_which_queries_are_counted_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streameval.kernels.features.worth_marking", lambda *_: True)
+    asked: list[tuple[int, int]] = []  # how many queries, and one of how many panels
+
+    def noted(digits: Digits, chosen: Array, *given: Any) -> None:
+        asked.append((len(chosen), given[-1]))
+        mark(digits, chosen, *given)
+
+    monkeypatch.setattr("streameval.kernels.marks.mark", noted)
+    rng, n = np.random.default_rng(3), 20_000
+    q, g = (rng.standard_normal((count, 64)).astype(np.float32) for count in (40, n))
+    queries = QueryBlock(Vectors.of(q), find_distance("cosine"), np.zeros(40, np.int64))
+    given = np.arange(n), np.zeros((1, n), np.float32), np.empty(item_bytes(n, 64), np.uint8)
+    columns = FeatureColumns(queries, Vectors.of(g), *given)
+    share = np.where(np.arange(40) % 2, 0.6, 0.0001)  # of the gallery is of interest
+    distances = canonical_distances(q, g, "cosine")
+    reach = np.array([np.quantile(own, at) for own, at in zip(distances, share, strict=True)])
+
+    def marked() -> list[Array]:
+        """Return the numbers of queries in tiles of marks; the others are multiplied."""
+        memory = np.empty(4 * 40 * n, np.uint8)
+        tiles = [
+            (tile.query, tile.sparse) for tile in columns.tiles(40, memory, lambda _: up_to(reach))
+        ]
+        whole = [query for query, sparse in tiles if not sparse]
+        assert np.array_equal(np.concatenate(whole), np.flatnonzero(share > 0.5))
+        return [query for query, sparse in tiles if sparse]
+
+    for _ in range(2):
+        assert [query.tolist() for query in marked()] == [np.flatnonzero(share < 0.5).tolist()]
+    assert asked == [(40, 16), (20, 1), (20, 1)]
+    queries.crowded[:] = False
+    assert np.array_equal(np.concatenate(marked()), np.flatnonzero(share < 0.5))
+    assert asked[3:] == [(40, 1)]  # no sample again: all are marked, and half of them left out
 
 
 @pytest.mark.usefixtures("product")

@@ -17,6 +17,8 @@ from streameval.kernels.sieve import MARKED_ROWS
 from streameval.kernels.tiles import FINE_QUERIES, Columns, Tile, as_matrix
 from streameval.typing import ByteArray, Float32Array, IntArray
 
+LARGE, SAMPLED = 1 << 14, 16  # columns, of which one of so many panels says first what is crowded
+
 
 class ExactColumns:
     """Gallery rows against a block of queries, of a distance without a filter.
@@ -127,6 +129,11 @@ class FeatureColumns:
         if not whole.all():
             marks = MarkColumns(self.operands)
             most = min(MARKED_ROWS, len(memory) // marks.row_bytes)
+            if n >= LARGE and not queries.sampled:
+                for query, _ in _in_pieces(every[~whole], most):
+                    sample = marks.tile(query, sides, memory, SAMPLED)
+                    whole[query] = queries.crowded[query] = sample.crowded(int(whole.sum()))
+                queries.sampled = True
             for query, last in _in_pieces(every[~whole], most):
                 marked = marks.tile(query, sides, memory)
                 whole[query] = queries.crowded[query] = marked.crowded(int(whole.sum()))

@@ -52,7 +52,8 @@ class MarkTile(FilterTile):
 
     def crowded(self, others: int) -> BoolArray:
         """Tell which queries are faster counted as a whole, beside so many others, [m]."""
-        columns, width = len(self.columns.item), self.of.items.rows.shape[1]
+        width = self.of.items.rows.shape[1]
+        columns = min(len(self.columns.item), ITEMS * self.values.shape[1])  # that are marked
         marked = np.bitwise_count(self.values).sum(axis=1, dtype=np.int64)
         order = np.argsort(-marked, kind="stable")
         products = gallery_row_seconds(others + np.arange(len(order) + 1), width)
@@ -96,7 +97,7 @@ class MarkColumns(PairColumns):
         self._lost = digits.error * operands.length * (1 + 2.0**-20)
         self._lowered = 2 * float(lost.max(initial=0.0)) * (1 + 2.0**-20)
 
-    def tile(self, query: IntArray, sides: Sides, memory: ByteArray) -> MarkTile:
+    def tile(self, query: IntArray, sides: Sides, memory: ByteArray, every: int = 1) -> MarkTile:
         """Return the tile of some queries, ascending.
 
         Parameters
@@ -106,14 +107,16 @@ class MarkColumns(PairColumns):
             Of the queries of the block, and of the columns: pairs that may be within are marked.
         memory : uint8 array
             For the marks.
+        every : int
+            One of so many panels is marked, which says which queries are crowded.
         """
-        rows, columns = self.queries.offset_row[query], self._offset.shape[1]
-        marks = as_matrix(memory, np.uint32, len(query), columns // ITEMS)
+        rows, panels = self.queries.offset_row[query], self._offset.shape[1] // ITEMS
+        marks = as_matrix(memory, np.uint32, len(query), -(-panels // every))
         tile = MarkTile(marks, query, rows, self.columns, of=self)
         by_query, by_item = sides
         lost = np.array([self._lost[query], self._lost[query] + self._lowered])
         limits = limits_of(tile, (by_query.of(query), by_item), _SINGLE, lost).outwards(_SINGLE)
-        mark(self._digits, query, self._panels, self._offset, rows, limits, marks)
+        mark(self._digits, query, self._panels, self._offset, rows, limits, marks, every)
         return tile
 
     @property

@@ -126,6 +126,8 @@ class QueryBlock:
         task for those that follow, none of which has to know.
     crowded : [m] bool
         Queries of which the sieve marks too many pairs, noted likewise.
+    sampled : bool
+        Whether a sample has told which are crowded, noted likewise.
     narrow : [m] bool
         Queries of which coarse products leave too many pairs in doubt, noted likewise.
     trials : Trials
@@ -161,7 +163,7 @@ class QueryBlock:
         self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
         self.asked = np.arange(len(offset_row)) if asked is None else asked
         self.undecided, self.crowded, self.narrow = np.zeros((3, len(vectors.norms)), np.bool_)
-        self.trials = Trials(len(vectors.norms))
+        self.sampled, self.trials = False, Trials(len(vectors.norms))
         if distance.filter is not None:
             self.filter, self.centre = distance.filter, np.zeros(vectors.rows.shape[1])
             if self.filter.squared:

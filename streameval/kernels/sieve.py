@@ -154,6 +154,7 @@ def mark(
     offset_row: IntArray,
     limits: Limits,
     out: AnyArray,
+    every: int = 1,
 ) -> None:
     """Mark the pairs whose value may be within limits.
 
@@ -169,7 +170,9 @@ def mark(
     offset_row : [m] int64
     limits : Limits
         Of float32. Those of columns are looked at where some high limit is less than +inf.
-    out : [m, n / 32] uint32, written
+    out : [m, n / 32 / every] uint32, written
+    every : int
+        One of so many panels is marked: the first, and so on.
     """
     count = len(chosen)
     padded = count + max(QUERIES, WIDE.queries)  # to whole groups of queries, which mark nothing
@@ -187,7 +190,7 @@ def mark(
     if (limits.lines[:, 4] < np.inf).any():
         _write_limits(items.digits, stride - LINE_BYTES, limits.near, limits.far)
     marks = np.empty((out.shape[1], padded), np.uint32)  # written in order
-    given = rows, count, items.digits, records, marks
+    given = rows, count, every, items.digits, records, marks
     if queries.way == UNIT:
         _mark_by_unit(configuration(), *given)
     else:
@@ -258,27 +261,27 @@ def _write_limits(out, padded, near, far):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _panel(panel, rows, items, records, marks):  # type: ignore[no-untyped-def]
+def _panel(number, rows, every, items, records, marks):  # type: ignore[no-untyped-def]
     """Return what marks a panel is given: see `sieve_units`."""
-    stride = rows.strides[0]
+    stride, panel = rows.strides[0], number * every
     padded = stride - LINE_BYTES
     digits = items.ctypes.data + panel * (HEAD + padded * ITEMS)
-    to = marks.ctypes.data + panel * marks.strides[0]
+    to = marks.ctypes.data + number * marks.strides[0]
     own, shift = records.ctypes.data, panel * FOURS
     return rows.ctypes.data, stride, digits, padded // 4, own, shift, to, marks.strides[1]
 
 
 @compiled
-def _mark_by_unit(unit, rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+def _mark_by_unit(unit, rows, count, every, items, records, marks):  # type: ignore[no-untyped-def]
     """Mark pairs, each panel with all queries, which stay in L2."""
     sums = np.empty(2 * SUMS + LINE_BYTES, np.uint8)
-    left, stride, before, fours, own, _, out, apart = _panel(0, rows, items, records, marks)
+    left, stride, before, fours, own, _, out, apart = _panel(0, rows, every, items, records, marks)
     start = sums.ctypes.data + (-sums.ctypes.data) % LINE_BYTES
     this, other, steps = start, start + SUMS, 4 * fours // STEP
     shift, to, of = 0, out, own  # nothing: written over by the first
     configure(unit.ctypes.data)
     for panel in range(marks.shape[0]):
-        _, _, digits, _, _, offset, target, _ = _panel(panel, rows, items, records, marks)
+        _, _, digits, _, _, offset, target, _ = _panel(panel, rows, every, items, records, marks)
         for first in range(0, count, QUERIES):
             query = left + first * stride
             multiply_and_compare(
@@ -292,21 +295,21 @@ def _mark_by_unit(unit, rows, count, items, records, marks):  # type: ignore[no-
 
 
 @compiled
-def _mark_widely(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+def _mark_widely(rows, count, every, items, records, marks):  # type: ignore[no-untyped-def]
     for panel in range(marks.shape[0]):
-        mark_wide(*_panel(panel, rows, items, records, marks), count)
+        mark_wide(*_panel(panel, rows, every, items, records, marks), count)
 
 
 @compiled
-def _mark_narrowly(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+def _mark_narrowly(rows, count, every, items, records, marks):  # type: ignore[no-untyped-def]
     for panel in range(marks.shape[0]):
-        mark_narrow(*_panel(panel, rows, items, records, marks), count)
+        mark_narrow(*_panel(panel, rows, every, items, records, marks), count)
 
 
 @compiled
-def _mark_plainly(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+def _mark_plainly(rows, count, every, items, records, marks):  # type: ignore[no-untyped-def]
     for panel in range(marks.shape[0]):
-        mark_plainly(*_panel(panel, rows, items, records, marks), count)
+        mark_plainly(*_panel(panel, rows, every, items, records, marks), count)
 
 
 # Compiled apart: no processor has the instructions of all.
