@@ -182,8 +182,8 @@ def chosen_way() -> str:
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted == "auto":
-        worth = has_vnni() or (has_avx2() and not has_avx512())  # BLAS has no vectors of 512 bits
-        return "unit" if supported() else "words" if worth else "blas"
+        wider = has_avx512() and not has_vnni()  # BLAS has wider vectors than words then
+        return "unit" if supported() else "words" if has_avx2() and not wider else "blas"
     if wanted not in ("words", "blas", "digits"):
         raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto, words, blas or digits")
     return wanted

@@ -142,8 +142,12 @@ def least_sampled(values, weight, offset):  # type: ignore[no-untyped-def]
     return least
 
 
-def _wide_packing(builder: Any, kind: Any, lanes: int) -> Callable[[Any, Any, Any], list[Any]]:
-    """Return what brings the lanes of a mask together: of values, and of their numbers."""
+Packing = Callable[[Any, Any, Any], list[Any]]
+"""What brings the lanes of a mask together: of values, and of their places from the first on."""
+
+
+def _wide_packing(builder: Any, lanes: int) -> Packing:
+    """Return the instructions of vectors of 512 bits."""
     numbers = llvm.vector(llvm.I32, lanes, list(range(lanes)))
 
     def pack(value: Any, first: Any, mask: Any) -> list[Any]:
@@ -158,36 +162,33 @@ def _wide_packing(builder: Any, kind: Any, lanes: int) -> Callable[[Any, Any, An
     return pack
 
 
-def _narrow_packing(builder: Any, kind: Any, lanes: int) -> Callable[[Any, Any, Any], list[Any]]:
-    """As `_wide_packing`, with the lanes of each mask in tables, for vectors of 256 bits."""
-    eight, parts = llvm.vector(llvm.I32, 8), 8 // lanes
-
-    def table(name: str, parts: int) -> Any:
-        """Return the numbers of the lanes of each mask, of so many parts each; then zeros."""
-        rows = []
-        for mask in range(1 << lanes):
-            chosen = [lane for lane in range(lanes) if mask >> lane & 1]
-            of_parts = [parts * lane + part for lane in chosen for part in range(parts)]
-            of_parts += [0] * (parts * lanes - len(of_parts))
-            rows.append(llvm.vector(llvm.I32, parts * lanes, of_parts))
-        whole = ir.Constant(ir.ArrayType(rows[0].type, len(rows)), rows)
-        return llvm.global_constant(builder, f"{name}.{lanes}", whole)
-
-    places, moves = table("lanes", 1), table("parts", parts)
+def _narrow_packing(builder: Any, lanes: int) -> Packing:
+    """Return those of vectors of 256 bits, with tables of masks."""
+    eight = llvm.vector(llvm.I32, 8)
+    tables = [_lanes_of_masks(builder, lanes, parts) for parts in (1, 8 // lanes)]
 
     def pack(value: Any, first: Any, mask: Any) -> list[Any]:
-        row = builder.zext(builder.bitcast(mask, ir.IntType(lanes)), llvm.I64)
-        own, order = (
-            builder.load(builder.gep(rows, [llvm.I64(0), row])) for rows in (places, moves)
+        number = builder.zext(builder.bitcast(mask, ir.IntType(lanes)), llvm.I64)
+        places, order = (
+            builder.load(builder.gep(table, [llvm.I64(0), number])) for table in tables
         )
         given = builder.bitcast(value, eight), order
         moved = llvm.call(builder, "llvm.x86.avx2.permd", *given, returns=eight)
-        return [
-            builder.bitcast(moved, llvm.vector(kind, lanes)),
-            builder.add(llvm.spread(builder, first, lanes), own),
-        ]
+        whole = builder.add(llvm.spread(builder, first, lanes), places)
+        return [builder.bitcast(moved, value.type), whole]
 
     return pack
+
+
+def _lanes_of_masks(builder: Any, lanes: int, parts: int) -> Any:
+    """Return a table: the lanes of each mask, as the numbers of their parts; then zeros."""
+    kind, rows = llvm.vector(llvm.I32, parts * lanes), []
+    for mask in range(1 << lanes):
+        chosen = [lane for lane in range(lanes) if mask >> lane & 1]
+        numbers = [parts * lane + part for lane in chosen for part in range(parts)]
+        rows.append(ir.Constant(kind, numbers + [0] * (kind.count - len(numbers))))
+    whole = ir.Constant(ir.ArrayType(kind, len(rows)), rows)
+    return llvm.global_constant(builder, f"lanes.{lanes}.{parts}", whole)
 
 
 @llvm.intrinsic
@@ -218,7 +219,7 @@ def select(typing_context, values, weight, offset, limit, row, places):  # type:
             return context.make_array(signature.args[which])(context, builder, args[which])
 
         zero, most = llvm.vector(kind, lanes, 0.0), llvm.spread(builder, args[3], lanes)
-        pack = (_wide_packing if has_avx512() else _narrow_packing)(builder, kind, lanes)
+        pack = (_wide_packing if has_avx512() else _narrow_packing)(builder, lanes)
         found, odd = (llvm.alloca(builder, llvm.I64(0)) for _ in range(2))
         for count in (found, odd):
             builder.store(llvm.I64(0), count)

@@ -267,15 +267,15 @@ def _mark(builder: Any, adder: Adder, given: Sequence[Any]) -> None:
     first = at_offset(builder, panel, HEAD)
     with _groups(builder, count, adder.queries) as start:
         own_rows = at_offset(builder, queries, builder.mul(start, stride))
-        for number in adder.passes:
+        for begin in adder.begins:
             clear(builder, sums)
-            items = at_offset(builder, first, 4 * adder.begins(number))
+            items = at_offset(builder, first, 4 * begin)
             add_products(builder, adder, sums, own_rows, stride, items, fours)
             for query, own in enumerate(sums):
                 totals = [builder.load(total) for total in own]
                 if adder.lanes < LANES:
                     totals = [builder.shuffle_vector(*totals, halves)]
-                of_half = dict(enumerate(totals, adder.begins(number) // LANES))
+                of_half = dict(enumerate(totals, begin // LANES))
                 compare(builder.add(start, I64(query)), of_half)
 
 

@@ -47,13 +47,9 @@ class Adder(NamedTuple):
     add: Callable[[Any, Any, list[Any], list[Any]], Any]
 
     @property
-    def passes(self) -> range:
-        """How often the queries go over a panel, each time with other gallery rows."""
-        return range(ITEMS // (len(REGISTERS) * self.lanes))
-
-    def begins(self, number: int) -> int:
-        """Return the gallery row that a pass begins with."""
-        return number * len(REGISTERS) * self.lanes
+    def begins(self) -> range:
+        """The gallery rows of a panel that queries begin with, each time they go over it."""
+        return range(0, ITEMS, len(REGISTERS) * self.lanes)
 
     def places(self, builder: Any, kind: Any) -> list[list[Any]]:
         """Return memory for the sums of each query, which LLVM keeps in registers."""
@@ -89,6 +85,10 @@ def add_products(
         How many times four bytes there are in a row, in whole rounds.
     """
     kind = vector(I32, adder.lanes)
+
+    def load(start: Any, offset: int, kind: Any) -> Any:
+        return builder.load(at_offset(builder, start, offset, kind), align=4)
+
     with rolled(builder, builder.udiv(fours, I64(adder.fours))) as loop:
         first = at_offset(builder, items, builder.mul(loop.index, I64(adder.fours * FOURS)))
         place = at_offset(builder, rows, builder.mul(loop.index, I64(adder.fours * 4)))
@@ -97,23 +97,13 @@ def add_products(
         ]
         for start in range(0, adder.fours, adder.joined):
             numbers = range(start, start + adder.joined)
-            starts = [number * FOURS for number in numbers]
+            sizes = (4 * adder.lanes * register for register in REGISTERS)
             own_items = [
-                [
-                    builder.load(at_offset(builder, first, four + size, kind), align=4)
-                    for four in starts
-                ]
-                for size in (4 * adder.lanes * register for register in REGISTERS)
+                [load(first, FOURS * four + size, kind) for four in numbers] for size in sizes
             ]
             for address, own in zip(addresses, sums, strict=True):
-                given = [
-                    spread(
-                        builder,
-                        builder.load(at_offset(builder, address, 4 * number, I32)),
-                        adder.lanes,
-                    )
-                    for number in numbers
-                ]
-                for four_items, total in zip(own_items, own, strict=True):
-                    value = adder.add(builder, builder.load(total), given, four_items)
+                given = (load(address, 4 * four, I32) for four in numbers)
+                spreads = [spread(builder, four, adder.lanes) for four in given]
+                for registers, total in zip(own_items, own, strict=True):
+                    value = adder.add(builder, builder.load(total), spreads, registers)
                     builder.store(value, total)

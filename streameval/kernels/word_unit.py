@@ -171,9 +171,9 @@ def _multiply(builder: Any, adder: Adder, given: Sequence[Any], written: Sequenc
     """
     queries, stride, panel, slices = given
     totals, sums = (adder.places(builder, kind) for kind in (I32, FLOAT))
-    for number in adder.passes:
+    for begin in adder.begins:
         llvm.clear(builder, sums)
-        items = at_offset(builder, panel, 4 * adder.begins(number))
+        items = at_offset(builder, panel, 4 * begin)
         with cgutils.for_range(builder, slices) as loop:
             llvm.clear(builder, totals)
             first = at_offset(builder, items, builder.mul(loop.index, I64(SLICE // 2 * FOURS)))
@@ -182,7 +182,7 @@ def _multiply(builder: Any, adder: Adder, given: Sequence[Any], written: Sequenc
             for total, whole in zip(chain(*sums), chain(*totals), strict=True):
                 value = builder.sitofp(builder.load(whole), total.type.pointee)
                 builder.store(builder.fadd(builder.load(total), value), total)
-        _write_products(builder, sums, adder.begins(number), written)
+        _write_products(builder, sums, begin, written)
 
 
 def _write_products(
