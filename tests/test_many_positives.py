@@ -106,29 +106,29 @@ def test_stored_distances_with_many_positives(
 @examples(60)
 @given(
     seed=st.integers(0, 10**6),
-    counts=st.lists(st.integers(0, 60), max_size=9),
-    together=st.sampled_from([1, 50, 1 << 16]),
+    counts=st.lists(st.integers(0, 60) | st.integers(200, 900), max_size=9),
     levels=st.sampled_from([1, 5, 10**6]),
+    far=st.sampled_from([0.5, 1e9, 1e300, np.inf]),  # the others are in few buckets
     base=st.sampled_from([(0, 1 / 7), (1, 2.0**-52), (0, 5e-324)]),  # and steps above it
     threads=st.integers(1, 4),
 )
 def test_positives_are_sorted_by_distance_then_by_item(
     seed: int,
     counts: list[int],
-    together: int,
     levels: int,
+    far: float,
     base: tuple[float, float],
     threads: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
     query = np.repeat(np.arange(len(counts)), counts)
-    rows = [np.sort(rng.permutation(99)[:count]) for count in counts]
+    rows = [np.sort(rng.permutation(999)[:count]) for count in counts]
     item = np.concatenate([np.empty(0, np.int64), *rows])
     distance = base[0] + rng.integers(0, levels, len(item)) * base[1]
     distance *= rng.choice([-1.0, 1.0], len(item))
+    distance[rng.random(len(item)) < 0.01] = far
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.kernels.edges.SORTED", together)
         patch.setattr("streameval.kernels.edges.SPREAD", 10)
         found = Positives.sort(indptr, distance, item, threads)
     order = np.lexsort((item, distance, query))

@@ -9,7 +9,6 @@ Thresholds are the distances that lie within τ_t = t / 100 of a range.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,9 +21,8 @@ from streameval.threads import spread
 from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 STEPS = 100  # of τ
-SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
+FEW, CROWDED = 16, 128  # positives of a query that need no buckets; that are many for a bucket
 SPREAD = 1 << 16  # positives that are worth a thread
-_MINUS_ZERO, _ALL_BUT_SIGN = np.iinfo(np.int64).min, np.iinfo(np.int64).max  # as bits
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
@@ -106,22 +104,13 @@ class Positives(NamedTuple):
         ordered = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64))
         shares = np.linspace(0, len(item), max(min(threads, len(item) // SPREAD), 1) + 1)
         cuts = [*np.searchsorted(indptr, shares[:-1]).tolist(), len(indptr) - 1]
-        spread(partial(ordered._take, distance, item), list(pairwise(cuts)), threads)
-        return ordered
 
-    def _take(self, distance: FloatArray, item: IntArray, queries: Span) -> None:
-        """Write the positives of some queries, sorted."""
-        first, end = queries
-        while first < end:
-            last = int(np.searchsorted(self.indptr, self.indptr[first] + SORTED, side="right")) - 1
-            last = min(max(last, first + 1), end)
-            own = distance[self.indptr[first] : self.indptr[last]]
-            bits = len(own).bit_length()
-            keys = np.empty(len(own), np.int64)
-            _write_keys(own.view(np.int64), bits, keys)
-            keys.sort()  # integers by themselves: twice as fast as an order of distances
-            _distribute(self.indptr[first : last + 1], distance, item, keys, bits, self)
-            first = last
+        def sort(queries: Span) -> None:
+            own = indptr[queries[0] : queries[1] + 1]
+            _sort_queries(own, distance, item, ordered.distance, ordered.item)
+
+        spread(sort, [cut for cut in pairwise(cuts) if cut[0] < cut[1]], threads)
+        return ordered
 
     @classmethod
     def none(cls, queries: int) -> Positives:
@@ -151,48 +140,73 @@ class Positives(NamedTuple):
 
 
 @compiled
-def _write_keys(distance, bits, keys):  # type: ignore[no-untyped-def]
-    """Write numbers that ascend with distances, whose bits are given, as of `_distribute`."""
-    for k in range(len(distance)):
-        key = distance[k] if distance[k] != _MINUS_ZERO else 0
-        key ^= key >> 63 & _ALL_BUT_SIGN
-        keys[k] = key & -1 << bits | k
-
-
-@compiled
-def _distribute(indptr, distance, item, keys, bits, ordered):  # type: ignore[no-untyped-def]
+def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-untyped-def]
     """Write the positives of some queries: by distance, then by item.
+
+    As many buckets of one width as there are positives bring each near its place.
 
     Parameters
     ----------
     indptr : [q + 1] int64
         Where the positives of each of these queries begin.
     distance, item : [P] float64, [P] int64
-    keys : [p] int64
-        Ascending: the leading bits of the distances of all these queries; in the lowest bits, the
-        place of each among them.
-    bits : int
-        How many bits hold the place.
-    ordered : Positives, written
+    distances, items : [P] float64, [P] int64
+        Written.
     """
-    begin, mask = indptr[0], (1 << bits) - 1
-    query, place = np.empty(len(keys), np.int32), indptr.copy()
-    _, distances, items = ordered
+    most = np.diff(indptr).max()
+    places, ends = np.empty(most, np.int32), np.empty(most + 1, np.int32)
     for i in range(len(indptr) - 1):
-        query[indptr[i] - begin : indptr[i + 1] - begin] = i
-    disordered = False
-    for key in keys:
-        k = key & mask
-        i = query[k]
-        at = place[i]
-        distances[at], items[at] = distance[begin + k], item[begin + k]
-        disordered |= at > indptr[i] and distances[at] < distances[at - 1]
-        place[i] += 1
-    if disordered:  # by bits that are not in the keys
-        for i in range(len(indptr) - 1):
-            own = slice(indptr[i], indptr[i + 1])
+        own = slice(indptr[i], indptr[i + 1])
+        given, given_items, out, out_items = distance[own], item[own], distances[own], items[own]
+        count = len(given)
+        if count > FEW:
+            place, end = places[:count], ends[: count + 1]
+            _find_buckets(given, place, end)
+            crowded = False
+            for k in range(count):
+                crowded |= end[k + 1] > CROWDED
+                end[k + 1] += end[k]
+            for k in range(count):
+                at = end[place[k]]
+                end[place[k]] += 1
+                out[at], out_items[at] = given[k], given_items[k]
+            if crowded:
+                _sort_crowded(end, out, out_items)
+        else:
+            out[:], out_items[:] = given, given_items
+        for k in range(1, count):
+            value, its_item = out[k], out_items[k]
+            while k > 0 and out[k - 1] > value:
+                out[k], out_items[k] = out[k - 1], out_items[k - 1]
+                k -= 1
+            out[k], out_items[k] = value, its_item
+
+
+@compiled
+def _find_buckets(distance, place, count):  # type: ignore[no-untyped-def]
+    """Write the bucket of each distance, and how many are in bucket k to `count[k + 1]`."""
+    low, high = np.inf, -np.inf
+    for value in distance:
+        low, high = min(low, value), max(high, value)
+    scale = len(distance) / (high - low) if low < high else 0.0
+    for k in range(len(distance)):
+        bucket = (distance[k] - low) * scale
+        place[k] = bucket if 0.0 <= bucket < len(distance) else len(distance) - 1  # as of NaN
+    count[:] = 0
+    for k in place:
+        count[k + 1] += 1
+
+
+@compiled
+def _sort_crowded(ends, distances, items):  # type: ignore[no-untyped-def]
+    """Sort what is in buckets that hold many; each ends where the next one begins."""
+    begin = 0
+    for end in ends[:-1]:
+        if end - begin > CROWDED:
+            own = slice(begin, end)
             order = np.argsort(distances[own], kind="mergesort")
             distances[own], items[own] = distances[own][order], items[own][order]
+        begin = end
 
 
 class Edges(NamedTuple):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, starmap
 
 import numpy as np
 
 from streameval.arrays.array import Array
+from streameval.compilation import compiled
 from streameval.planning.plan import Plan, pieces, ranges
 from streameval.protocols.listed import PAIRS
 from streameval.run.job import PairPart
 from streameval.sources.tiled import Chosen
-from streameval.stretches import entries_of
 from streameval.threads import spread
 from streameval.typing import IntArray, Span
 
@@ -58,38 +58,51 @@ def parts_of(
             stretch, most = item[begin:end] // min(rows, each), PAIRS
         else:
             stretch, most = np.searchsorted(edges, item[begin:end], side="right"), max(len(item), 1)
-        order, ends = _by_stretch(query[begin:end], stretch)
+        chosen, of, own = ordered = np.empty((3, end - begin), np.int64)
+        ends = _by_stretch(query, item, begin, block[0], stretch, ordered)
         parts = []
         for start, stop in ranges(end - begin, min(rows, most), ends):
-            for left, right in pieces((start, stop), most):
-                chosen = begin + order[left:right]
-                own = item[chosen]
-                span = int(own.min()), int(own.max()) + 1
+            for pairs in starmap(slice, pieces((start, stop), most)):
+                span = int(own[pairs].min()), int(own[pairs].max()) + 1
                 name = f"queries {some[0]}:{some[1]}, positives in gallery {span[0]}:{span[1]}"
-                of = query[chosen] - block[0]
-                parts.append((chosen, PairPart(block, span, of, own, right - left, name)))
+                part = PairPart(block, span, of[pairs], own[pairs], pairs.stop - pairs.start, name)
+                parts.append((chosen[pairs], part))
         return parts
 
     some = [(block, span) for block in blocks for span in pieces(block, near)]
     return list(chain.from_iterable(spread(cut, some, plan.threads)))
 
 
-def _by_stretch(query: IntArray, stretch: IntArray) -> tuple[IntArray, IntArray]:
+@compiled
+def _by_stretch(query, item, begin, first, stretch, out):  # type: ignore[no-untyped-def]
     """Sort pairs by the stretch of the gallery that their items are in, those of one as they are.
 
-    Runs of pairs are sorted: a query with many has many of a stretch, one after the other.
+    Parameters
+    ----------
+    query, item : [p] int64
+        All pairs.
+    begin : int
+        The first of those to sort.
+    first : int
+        The query to count from.
+    stretch : [n] int64
+        Of each pair.
+    out : [3, n] int64
+        Written: which pairs, in order, and their queries and items.
 
     Returns
     -------
-    order : [p] int64
-    ends : [s] int64
+    [s] int64
         Where each stretch with pairs ends in this order.
     """
-    first = np.ones(len(query), np.bool_)  # of a run
-    first[1:] = (stretch[1:] != stretch[:-1]) | (query[1:] != query[:-1])
-    begin = np.flatnonzero(first)
-    counts, stretch = np.diff(begin, append=len(query)), stretch[begin]
-    by = np.argsort(stretch, kind="stable")
-    indptr, order = entries_of(begin[by], counts[by])
-    last = np.flatnonzero(np.diff(stretch[by], append=-1))
-    return order, indptr[1:][last]
+    ends = np.zeros(stretch.max() + 2 if len(stretch) else 1, np.int64)
+    for number in stretch:
+        ends[number + 1] += 1
+    ends = np.cumsum(ends)
+    held = np.flatnonzero(np.diff(ends))
+    for k in range(len(stretch)):
+        at = ends[stretch[k]]
+        ends[stretch[k]] = at + 1
+        pair = begin + k
+        out[0, at], out[1, at], out[2, at] = pair, query[pair] - first, item[pair]
+    return ends[held]
