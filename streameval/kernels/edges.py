@@ -161,11 +161,7 @@ def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-
         count = len(given)
         if count > FEW:
             place, end = places[:count], ends[: count + 1]
-            _find_buckets(given, place, end)
-            crowded = False
-            for k in range(count):
-                crowded |= end[k + 1] > CROWDED
-                end[k + 1] += end[k]
+            crowded = _find_buckets(given, place, end)
             for k in range(count):
                 at = end[place[k]]
                 end[place[k]] += 1
@@ -183,8 +179,8 @@ def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-
 
 
 @compiled
-def _find_buckets(distance, place, count):  # type: ignore[no-untyped-def]
-    """Write the bucket of each distance, and how many are in bucket k to `count[k + 1]`."""
+def _find_buckets(distance, place, begin):  # type: ignore[no-untyped-def]
+    """Write the bucket of each distance, and where each begins; return whether one is crowded."""
     low, high = np.inf, -np.inf
     for value in distance:
         low, high = min(low, value), max(high, value)
@@ -192,9 +188,14 @@ def _find_buckets(distance, place, count):  # type: ignore[no-untyped-def]
     for k in range(len(distance)):
         bucket = (distance[k] - low) * scale
         place[k] = bucket if 0.0 <= bucket < len(distance) else len(distance) - 1  # as of NaN
-    count[:] = 0
+    begin[:] = 0
     for k in place:
-        count[k + 1] += 1
+        begin[k + 1] += 1
+    crowded = False
+    for k in range(len(place)):
+        crowded |= begin[k + 1] > CROWDED
+        begin[k + 1] += begin[k]
+    return crowded
 
 
 @compiled

@@ -86,7 +86,7 @@ def _by_stretch(query, item, begin, first, stretch, out):  # type: ignore[no-unt
     first : int
         The query to count from.
     stretch : [n] int64
-        Of each pair.
+        Of each of these.
     out : [3, n] int64
         Written: which pairs, in order, and their queries and items.
 
