@@ -153,7 +153,9 @@ def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-
     distances, items : [P] float64, [P] int64
         Written.
     """
-    most = np.diff(indptr).max()
+    most = 0
+    for i in range(len(indptr) - 1):
+        most = max(most, indptr[i + 1] - indptr[i])
     places, ends = np.empty(most, np.int32), np.empty(most + 1, np.int32)
     for i in range(len(indptr) - 1):
         own = slice(indptr[i], indptr[i + 1])

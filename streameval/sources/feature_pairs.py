@@ -59,9 +59,11 @@ def parts_of(
         else:
             stretch, most = np.searchsorted(edges, item[begin:end], side="right"), max(len(item), 1)
         chosen, of, own = ordered = np.empty((3, end - begin), np.int64)
-        ends = _by_stretch(query, item, begin, block[0], stretch, ordered)
+        count = np.bincount(stretch)
+        ends = np.cumsum(count) - count
+        _by_stretch(query, item, begin, block[0], stretch, ends, ordered)
         parts = []
-        for start, stop in ranges(end - begin, min(rows, most), ends):
+        for start, stop in ranges(end - begin, min(rows, most), ends[count > 0]):
             for pairs in starmap(slice, pieces((start, stop), most)):
                 span = int(own[pairs].min()), int(own[pairs].max()) + 1
                 name = f"queries {some[0]}:{some[1]}, positives in gallery {span[0]}:{span[1]}"
@@ -74,7 +76,7 @@ def parts_of(
 
 
 @compiled
-def _by_stretch(query, item, begin, first, stretch, out):  # type: ignore[no-untyped-def]
+def _by_stretch(query, item, begin, first, stretch, ends, out):  # type: ignore[no-untyped-def]
     """Sort pairs by the stretch of the gallery that their items are in, those of one as they are.
 
     Parameters
@@ -87,22 +89,13 @@ def _by_stretch(query, item, begin, first, stretch, out):  # type: ignore[no-unt
         The query to count from.
     stretch : [n] int64
         Of each of these.
+    ends : [s] int64
+        Where each stretch begins in the order; written: where it ends.
     out : [3, n] int64
         Written: which pairs, in order, and their queries and items.
-
-    Returns
-    -------
-    [s] int64
-        Where each stretch with pairs ends in this order.
     """
-    ends = np.zeros(stretch.max() + 2 if len(stretch) else 1, np.int64)
-    for number in stretch:
-        ends[number + 1] += 1
-    ends = np.cumsum(ends)
-    held = np.flatnonzero(np.diff(ends))
     for k in range(len(stretch)):
         at = ends[stretch[k]]
         ends[stretch[k]] = at + 1
         pair = begin + k
         out[0, at], out[1, at], out[2, at] = pair, query[pair] - first, item[pair]
-    return ends[held]
