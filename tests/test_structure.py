@@ -27,6 +27,12 @@ MOST_FIELDS = 12
 DECLARATIONS = {"Protocol", "Request", "RankStatistics", "Metric", "MetricOptions"}
 KERNEL = re.compile(r"\b_?(njit|compiled|intrinsic|instruction|extending)\b")
 KINDS = re.compile(r"\b(Features|Distances|Computed|StoredLists|IndexSearch|Neighbors)\b")
+# What numba loads linear algebra for, a quarter of a second, in each process that calls the kernel.
+WITH_LINALG = {
+    *("all", "any", "argmax", "argmin", "bincount", "cumsum", "diff", "flatnonzero", "max", "mean"),
+    *("min", "nonzero", "prod", "searchsorted", "sum", "where"),
+}
+OF_FEW_COMMANDS = {"reranking", "single_shot"}
 ENTRY_POINTS = {*se.__all__, "__init__", "create", "append", "evaluate", "command"}
 
 
@@ -95,6 +101,19 @@ def test_packages_hold_no_code_but_exports(path: Path) -> None:
         exports = isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr)
         root = path.parent == PACKAGE  # its names are loaded on first use
         assert exports or root, f"{path}:{statement.lineno}"
+
+
+def test_kernels_of_every_command_load_no_linear_algebra() -> None:
+    kernels = 0
+    for path in FILES:
+        functions = (node for node in nodes(path) if isinstance(node, ast.FunctionDef))
+        for function in functions if path.parent.name not in OF_FEW_COMMANDS else ():
+            if any("compiled" in ast.unparse(decorator) for decorator in function.decorator_list):
+                calls = (call.func for call in ast.walk(function) if isinstance(call, ast.Call))
+                names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+                assert not names & WITH_LINALG, f"{path}: {function.name}"
+                kernels += 1
+    assert kernels > 100
 
 
 def test_tests_use_internals_by_the_facade() -> None:

@@ -203,7 +203,9 @@ def look_up(places, of, columns, meanings, found, counted):  # type: ignore[no-u
     limited = within.shape[2] > 0 or limits > 2
     begins, positive_of, limit_of = meanings
     own, limit = np.empty(n, np.uint16), np.empty(n, np.uint16)
-    most = np.int64(positive_of.max()) + 1 if len(positive_of) else 1
+    most = 1
+    for number in positive_of:
+        most = max(most, int(number) + 1)
     ahead, bins = np.zeros((WAYS, most), np.uint32), np.zeros((WAYS, limits), np.uint32)
     steps = np.zeros(within.shape[2] + 1, np.uint32)
     for r in range(len(query)):
