@@ -75,10 +75,12 @@ class PairFinder:
             # Both lists ascend by query, then by item; own images are few.
             looked_at, images = of_query * gallery + item, self._own_images(start, stop)
             own = np.searchsorted(looked_at, images)
-            other = np.append(looked_at, -1)[own] != images
-            query_of_own, item_of_own = np.divmod(images, gallery)
-            of_query = np.insert(of_query, own[other], query_of_own[other])
-            item = np.insert(item, own[other], item_of_own[other])
+            other = own == len(looked_at)  # is not looked at so far
+            other[~other] = looked_at[own[~other]] != images[~other]
+            if other.any():
+                query_of_own, item_of_own = np.divmod(images[other], gallery)
+                of_query = np.insert(of_query, own[other], query_of_own)
+                item = np.insert(item, own[other], item_of_own)
             own += np.cumsum(other) - other  # the place of each among all
             inserted = own[other]
         agree: dict[str, BoolArray] = {}
