@@ -40,6 +40,10 @@ def nodes(path: Path) -> Iterator[ast.AST]:
     return ast.walk(ast.parse(path.read_text()))
 
 
+def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(KERNEL.search(ast.unparse(decorator)) for decorator in function.decorator_list)
+
+
 def code_lines(path: Path) -> set[int]:
     """Return the numbers of lines that hold code, not a comment or a docstring."""
     blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -68,7 +72,7 @@ def test_files_functions_and_classes_are_small(path: Path) -> None:
             continue
         length = len(lines.intersection(range(node.lineno, node.end_lineno + 1)))
         assert length <= MOST_CODE_LINES, node.name
-        if any(KERNEL.search(ast.unparse(decorator)) for decorator in node.decorator_list):
+        if is_kernel(node):
             continue
         given = node.args
         positional = [
@@ -108,7 +112,7 @@ def test_kernels_of_every_command_load_no_linear_algebra() -> None:
     for path in FILES:
         functions = (node for node in nodes(path) if isinstance(node, ast.FunctionDef))
         for function in functions if path.parent.name not in OF_FEW_COMMANDS else ():
-            if any("compiled" in ast.unparse(decorator) for decorator in function.decorator_list):
+            if is_kernel(function):
                 calls = (call.func for call in ast.walk(function) if isinstance(call, ast.Call))
                 names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
                 assert not names & WITH_LINALG, f"{path}: {function.name}"
