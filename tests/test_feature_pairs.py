@@ -51,10 +51,15 @@ def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return int(request.param)
 
 
-@pytest.mark.parametrize("share", [0, 0.002, 0.1, 1])
+@pytest.mark.parametrize(("share", "most"), [(0, 300), (0.002, 299), (0.1, 10**6), (1, 10**6)])
 def test_each_pair_is_in_one_part(
-    features: tuple[Array, Array, se.Features], near: int, share: float
+    features: tuple[Array, Array, se.Features],
+    near: int,
+    share: float,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("streameval.sources.feature_pairs.MOST_NARROW", most)
     *_, source = features
     rng = np.random.default_rng(1)
     blocks = [(0, 27), (27, QUERIES)]
@@ -62,10 +67,13 @@ def test_each_pair_is_in_one_part(
     plan = replace(plan, tasks=tuple(Task(block, (0, GALLERY)) for block in blocks))
     query, item = np.nonzero(rng.random((QUERIES, GALLERY)) < share)
     seen = np.zeros(len(query), np.int64)
-    for chosen, part in source.pair_parts(plan, query, item):
+    indptr = np.searchsorted(query, np.arange(QUERIES + 1))
+    for chosen, part in source.pair_parts(plan, indptr, item):
         seen[chosen] += 1
         assert part.queries in blocks
         assert np.array_equal(part.query + part.queries[0], query[chosen])
+        for numbers in (chosen, part.query, part.item):
+            assert numbers.itemsize == (4 if most >= GALLERY else 8)
         assert np.array_equal(part.item, item[chosen])
         assert part.gallery == (part.item.min(), part.item.max() + 1)
         assert part.pairs == len(chosen)

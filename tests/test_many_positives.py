@@ -130,7 +130,7 @@ def test_positives_are_sorted_by_distance_then_by_item(
     distance[rng.random(len(item)) < 0.01] = far
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.kernels.edges.SPREAD", 10)
-        found = Positives.sort(indptr, distance, item, threads)
+        found = Positives.sort(indptr, distance.copy(), item.copy(), threads)
     order = np.lexsort((item, distance, query))
     assert np.array_equal(found.distance, distance[order])
     assert np.array_equal(found.item, item[order])

@@ -185,6 +185,7 @@ class RankCounter:
 
     def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return counts per positive and per threshold: see `read_slots`."""
+        self._table.clear()  # their memory is free before more is taken
         return read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
 
 

@@ -97,20 +97,19 @@ class Positives(NamedTuple):
     def sort(
         cls, indptr: IntArray, distance: FloatArray, item: IntArray, threads: int = 1
     ) -> Positives:
-        """Sort within each query; within a query, `item` is ascending already.
+        """Sort within each query, in place; within a query, `item` is ascending already.
 
         NaN come in any order.
         """
-        ordered = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64))
         shares = np.linspace(0, len(item), max(min(threads, len(item) // SPREAD), 1) + 1)
         cuts = [*np.searchsorted(indptr, shares[:-1]).tolist(), len(indptr) - 1]
 
         def sort(queries: Span) -> None:
             own = indptr[queries[0] : queries[1] + 1]
-            _sort_queries(own, distance, item, ordered.distance, ordered.item)
+            _sort_queries(own, distance, item)
 
         spread(sort, [cut for cut in pairwise(cuts) if cut[0] < cut[1]], threads)
-        return ordered
+        return cls(indptr, distance, item)
 
     @classmethod
     def none(cls, queries: int) -> Positives:
@@ -124,6 +123,13 @@ class Positives(NamedTuple):
             starts = self.indptr[:-1][has_positive]
             furthest[has_positive] = np.maximum.reduceat(self.distance, starts)
         return furthest
+
+    def all_differ(self) -> bool:
+        """Return whether no two positives of a query are as far as each other."""
+        distance, further = self.distance, np.ones(len(self.distance), np.bool_)
+        np.less(distance[:-1], distance[1:], out=further[1:])
+        further[self.indptr[:-1][np.diff(self.indptr) > 0]] = True  # the first of each query
+        return bool(further.all())
 
     def nearest(self) -> Positives:
         """Return the first positive of each query alone."""
@@ -140,8 +146,8 @@ class Positives(NamedTuple):
 
 
 @compiled
-def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-untyped-def]
-    """Write the positives of some queries: by distance, then by item.
+def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
+    """Sort the positives of some queries: by distance, then by item.
 
     As many buckets of one width as there are positives bring each near its place.
 
@@ -150,19 +156,20 @@ def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-
     indptr : [q + 1] int64
         Where the positives of each of these queries begin.
     distance, item : [P] float64, [P] int64
-    distances, items : [P] float64, [P] int64
-        Written.
     """
     most = 0
     for i in range(len(indptr) - 1):
         most = max(most, indptr[i + 1] - indptr[i])
     places, ends = np.empty(most, np.int32), np.empty(most + 1, np.int32)
+    distances, items = np.empty(most), np.empty(most, np.int64)
     for i in range(len(indptr) - 1):
         own = slice(indptr[i], indptr[i + 1])
-        given, given_items, out, out_items = distance[own], item[own], distances[own], items[own]
-        count = len(given)
+        out, out_items = distance[own], item[own]
+        count = len(out)
         if count > FEW:
+            given, given_items = distances[:count], items[:count]
             place, end = places[:count], ends[: count + 1]
+            given[:], given_items[:] = out, out_items
             crowded = _find_buckets(given, place, end)
             for k in range(count):
                 at = end[place[k]]
@@ -170,8 +177,6 @@ def _sort_queries(indptr, distance, item, distances, items):  # type: ignore[no-
                 out[at], out_items[at] = given[k], given_items[k]
             if crowded:
                 _sort_crowded(end, out, out_items)
-        else:
-            out[:], out_items[:] = given, given_items
         for k in range(1, count):
             value, its_item = out[k], out_items[k]
             while k > 0 and out[k - 1] > value:
@@ -233,8 +238,13 @@ class Edges(NamedTuple):
 
     @classmethod
     def build(cls, positives: Positives, thresholds: FloatArray) -> Edges:
-        """Merge the positives' distances and the thresholds of each query."""
+        """Merge the positives' distances and the thresholds of each query.
+
+        Positives alone, none as far as another of its query, are edges as they are.
+        """
         finite = thresholds[np.isfinite(thresholds)]
+        if not len(finite) and positives.all_differ():
+            return cls(positives.indptr, positives.distance, positives, thresholds)
         indptr, queries = np.zeros_like(positives.indptr), len(positives.indptr) - 1
         distance = np.empty(len(positives.distance) + queries * len(finite))
         _merge_edges(positives.indptr, positives.distance, finite, indptr, distance)

@@ -258,12 +258,16 @@ class LevelTable:
         self._indptr, self._distances = indptr, distances
         self._kept: dict[Hashable, Levels] = {}
 
+    def clear(self) -> None:
+        """Let go of the levels; they are found again where there are more tiles."""
+        self._kept.clear()
+
     def rows(self, tile: Tile) -> tuple[Rows, Levels]:
         """Return the rows of a tile and the levels of all edges of the block."""
         if tile.unit == DISTANCE:
             return Rows.of(tile), Levels(self._distances, self._distances)
         if tile.unit not in self._kept:
-            self._kept.clear()  # their memory is free before more is taken
+            self.clear()  # their memory is free before more is taken
             block = np.arange(len(self._indptr) - 1)
             self._kept[tile.unit] = tile.levels(block, self._indptr, self._distances)
         return Rows.of(tile), self._kept[tile.unit]

@@ -33,6 +33,7 @@ from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Counted
 from streameval.sources.features import Features
+from streameval.stretches import cumulated
 from streameval.typing import FloatArray, IntArray, Span
 
 if TYPE_CHECKING:
@@ -298,4 +299,5 @@ def distances_of(
     """Return the canonical distances of pairs, [p] float64, in a pass of this name."""
     tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
     job = Job(features, replace(plan, tasks=tasks))
-    return listed_distances(job, query, item, session, name=name)
+    indptr = cumulated(np.bincount(query, minlength=features.shape[0]))
+    return listed_distances(job, indptr, item, session, name=name)

@@ -307,9 +307,9 @@ class Reranked(TiledSource):
             raise RuntimeError("images are not encoded yet")
         return Reranker(self.encodings, self.parameters, first)
 
-    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+    def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts whose gallery rows take little memory."""
-        return self._base.pair_parts(plan, query, item)
+        return self._base.pair_parts(plan, indptr, item)
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""

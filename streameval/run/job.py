@@ -39,9 +39,9 @@ class PairPart:
         The block of queries that they belong to.
     gallery : (int, int)
         The gallery range that they are read from.
-    query : [p] int64
+    query : [p] integers
         Counted from the block's first.
-    item : [p] int64
+    item : [p] integers
         Gallery index.
     pairs : int
         What is worked off: the pairs, or the rectangle that is read for them.

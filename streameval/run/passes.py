@@ -28,6 +28,7 @@ from streameval.run.share import Several, Share, Thresholds
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
 from streameval.stacked import stack
 from streameval.statistics import RankStatistics
+from streameval.stretches import cumulated, rows_of
 from streameval.typing import FloatArray, IntArray, Span
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
@@ -69,53 +70,58 @@ def find_positives(job: Job, session: Session) -> Job:
     if job.plan.layout == "strips":
         return job
     positives = [share.pairs.positives() for share in job.shares]
-    wanted = [share.in_source(*own) for share, own in zip(job.shares, positives, strict=True)]
-    cuts = np.cumsum([0, *(len(item) for _, item in wanted)]).tolist()
-    (query, item), place = wanted[0], slice(None)
+    queries, gallery = job.source.shape
+    own = zip(job.shares, positives, strict=True)
+    wanted = [share.in_source(*listed, queries) for share, listed in own]
+    cuts = cumulated([len(item) for _, item in wanted]).tolist()
+    indptr, item = wanted[0]
+    place: IntArray | slice = slice(None)
     if len(wanted) > 1:  # each pair once
-        query, item = (np.concatenate(each) for each in zip(*wanted, strict=True))
-        gallery = max(job.source.shape[1], 1)
-        key, place = np.unique(query * gallery + item, return_inverse=True)
-        query, item = np.divmod(key, gallery)
-    distance = listed_distances(job, query, item, session, session.record)[place]
+        each = [rows_of(begins) * gallery + item for begins, item in wanted]
+        key, place = np.unique(np.concatenate(each), return_inverse=True)
+        query, item = np.divmod(key, max(gallery, 1))
+        indptr = cumulated(np.bincount(query, minlength=queries))
+    distance = listed_distances(job, indptr, item, session, session.record)[place]
     shares = []
-    for share, (indptr, of_view), own in zip(job.shares, positives, pairwise(cuts), strict=True):
-        known = Positives.sort(indptr, distance[slice(*own)], of_view, session.threads)
+    for share, (indptr, of_view), span in zip(job.shares, positives, pairwise(cuts), strict=True):
+        mine = distance[slice(*span)]
+        found = mine.copy() if job.plan.layout == "rectangles" else None
+        known = Positives.sort(indptr, mine, of_view, session.threads)
         check_range(share, known, share.first)
-        found = distance[slice(*own)] if job.plan.layout == "rectangles" else None
         shares.append(replace(share, positives=known, found=found))
     return replace(job, shares=tuple(shares))
 
 
 def listed_distances(
     job: Job,
-    query: np.ndarray,
-    item: np.ndarray,
+    indptr: IntArray,
+    item: IntArray,
     session: Session,
     record: Record = NO_RECORD,
     name: str = "positives",
 ) -> FloatArray:
-    """Return the canonical distances of listed pairs, [p] float64.
+    """Return the canonical distances of listed pairs, [p] float64; nothing else holds them.
 
     Parameters
     ----------
     job : Job
-    query, item : [p] int64
-        The pairs, in ascending order of query.
+    indptr, item : [Q + 1], [p] int64
+        The pairs: where those of each of the source's queries begin, and their items.
     session : Session
     record : Record
         Keeps them.
     name : str
         Of the pass.
     """
-    chosen = job.tiled.pair_parts(job.plan, query, item)
+    chosen = job.tiled.pair_parts(job.plan, indptr, item)
     parts = [part for _, part in chosen]
     stage = record.stage(job.stage("positives"), parts)
     distance: FloatArray = stage.state.setdefault("distance", np.empty(len(item)))
     for indices, values in session.run(replace(FIND_POSITIVES, name=name), job, parts, stage):
-        distance[chosen[indices[0]][0]] = values
+        distance[chosen[indices[0]][0].astype(np.int64)] = values
         stage.keep(indices, "distance", distance)
-    return distance
+    counted: FloatArray = stage.counted("distance")
+    return counted
 
 
 def find_extremes(job: Job, session: Session) -> FloatArray:

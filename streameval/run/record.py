@@ -45,6 +45,10 @@ class Stage:
         if self._changed is not None:
             self.readings.add(readings)
 
+    def counted(self, name: str) -> Any:
+        """Return an array that is finished, to be changed: a copy where the stage is kept."""
+        return self.state[name] if self._changed is None else self.state[name].copy()
+
     def keep(self, indices: Sequence[int], name: str, counted: Any) -> None:
         """Mark tasks as finished; `counted` is what all tasks of this name have counted so far."""
         self.done[list(indices)] = True

@@ -172,10 +172,16 @@ class Share:
             raise RuntimeError("the positives are not known")
         return self.positives
 
-    def in_source(self, indptr: IntArray, item: IntArray) -> tuple[IntArray, IntArray]:
-        """Return query and item of listed pairs as the source numbers them."""
-        query = self.first + rows_of(indptr)
-        return rows_at(self.view.queries, query), rows_at(self.view.items, item)
+    def in_source(
+        self, indptr: IntArray, item: IntArray, queries: int
+    ) -> tuple[IntArray, IntArray]:
+        """Return where listed pairs begin for each query of the source, and their items there.
+
+        The source has so many queries.
+        """
+        counts, own = np.zeros(queries, np.int64), self.first + np.arange(len(indptr) - 1)
+        counts[rows_at(self.view.queries, own)] = np.diff(indptr)
+        return cumulated(counts), rows_at(self.view.items, item)
 
     def cutter(self, queries: Span, start: int) -> Cutter:
         """Return what cuts tiles, whose rows are numbered from `start`, to some of the queries."""

@@ -29,6 +29,7 @@ from streameval.sources.tiled import (
     open_matrix,
     working_dtype,
 )
+from streameval.stretches import rows_of
 from streameval.typing import FloatArray, FloatingArray, IntArray, Span
 
 LAYOUTS = {
@@ -171,14 +172,15 @@ class MatrixSource(TiledSource):
         offset = column_offsets(zero, job.junk[span], classes.count, classes.ignored_rows(span))
         return Columns(np.arange(*items), None, offset)
 
-    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+    def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs by the rectangles of a plan: which of the pairs, and the part."""
         parts = []
         for task in plan.tasks:
             (first, last), (left, right) = task.queries, task.gallery
-            own = np.arange(*np.searchsorted(query, (first, last)))
-            own = own[(item[own] >= left) & (item[own] < right)]
-            where = query[own] - first, item[own]
+            listed = slice(*indptr[[first, last]].tolist())
+            inside = (item[listed] >= left) & (item[listed] < right)
+            own = listed.start + np.flatnonzero(inside)
+            where = rows_of(indptr[first : last + 1] - listed.start)[inside], item[own]
             parts.append((own, PairPart(task.queries, task.gallery, *where, task.pairs, str(task))))
         return parts
 
@@ -264,14 +266,14 @@ class Distances(MatrixSource):
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
 
-    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+    def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into as many parts as there are tasks.
 
         Where entries are read by themselves, chunk by chunk: each is opened about once.
         """
         if self.matrix.grain is None:
-            return super().pair_parts(plan, query, item)
-        high, wide = self.chunks
+            return super().pair_parts(plan, indptr, item)
+        query, (high, wide) = rows_of(indptr), self.chunks
         order = np.argsort(query // high * self.shape[1] + item // wide, kind="stable")
         parts: list[Chosen] = []
         for own in np.array_split(order, min(len(plan.tasks), max(len(order), 1))):

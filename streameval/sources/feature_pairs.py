@@ -17,12 +17,13 @@ from streameval.typing import IntArray, Span
 
 PART_BYTES = 4 << 20  # gallery rows that are read at a time
 QUERY_BYTES = 1 << 20  # query rows that stay in a cache: one is fetched for every pair
+MOST_NARROW = np.iinfo(np.int32).max
 PAIRS_OF_ROW = 8  # for fewer a gallery row is not read again
 
 
 def parts_of(
     plan: Plan,
-    query: IntArray,
+    indptr: IntArray,
     item: IntArray,
     gallery: Array,
     row_bytes: int,
@@ -35,8 +36,8 @@ def parts_of(
     Parameters
     ----------
     plan : Plan
-    query, item : [p] int64
-        The pairs, in ascending order of query.
+    indptr, item : [Q + 1], [p] int64
+        The pairs: where those of each query begin, and their items.
     gallery : Array
         Its features.
     row_bytes : int
@@ -45,6 +46,8 @@ def parts_of(
     blocks, items = sorted({task.queries for task in plan.tasks}), gallery.shape[0]
     near = queries = max(sum(stop - start for start, stop in blocks), 1)
     rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
+    # Of each pair, until its part is computed: numbers of 4 bytes take half of the memory.
+    numbers = np.int32 if max(items, len(item)) <= MOST_NARROW else np.int64
     edges = None if gallery.edges is None else gallery.edges[0]
     if edges is None:  # else chunks are read whole, each once
         near = max(QUERY_BYTES // row_bytes, PAIRS_OF_ROW * queries * items // max(len(item), 1), 1)
@@ -52,18 +55,21 @@ def parts_of(
     def cut(spans: tuple[Span, Span]) -> list[Chosen]:
         """Cut the pairs of some of the queries of a block."""
         block, some = spans
-        begin, end = np.searchsorted(query, some).tolist()
+        begin, end = indptr[list(some)].tolist()
+        stretch = np.empty(end - begin, numbers)
         if edges is None:
-            each = max(PAIRS * items // max(end - begin, 1), 1)  # rows, about, that have so many
-            stretch, most = item[begin:end] // min(rows, each), PAIRS
+            # Of so many rows, most stretches have no more pairs than a part may have.
+            each = max(15 * PAIRS * items // (16 * max(end - begin, 1)), 1)
+            most, step = PAIRS, min(rows, each)
+            ends = np.zeros(items // step + 1, np.int64)
+            np.floor_divide(item[begin:end], step, out=stretch, casting="same_kind")
         else:
-            stretch, most = np.searchsorted(edges, item[begin:end], side="right"), max(len(item), 1)
-        chosen, of, own = ordered = np.empty((3, end - begin), np.int64)
-        count = np.bincount(stretch)
-        ends = np.cumsum(count) - count
-        _by_stretch(query, item, begin, block[0], stretch, ends, ordered)
-        parts = []
-        for start, stop in ranges(end - begin, min(rows, most), ends[count > 0]):
+            most, ends = max(len(item), 1), np.zeros(len(edges) + 1, np.int64)
+            stretch[:] = np.searchsorted(edges, item[begin:end], side="right")
+        chosen, of, own = ordered = np.empty((3, end - begin), numbers)
+        _by_stretch(indptr, item, some, block[0], stretch, ends, ordered)
+        filled, parts = np.diff(ends, prepend=0) > 0, []
+        for start, stop in ranges(end - begin, min(rows, most), ends[filled]):
             for pairs in starmap(slice, pieces((start, stop), most)):
                 span = int(own[pairs].min()), int(own[pairs].max()) + 1
                 name = f"queries {some[0]}:{some[1]}, positives in gallery {span[0]}:{span[1]}"
@@ -76,26 +82,33 @@ def parts_of(
 
 
 @compiled
-def _by_stretch(query, item, begin, first, stretch, ends, out):  # type: ignore[no-untyped-def]
+def _by_stretch(indptr, item, queries, first, stretch, ends, out):  # type: ignore[no-untyped-def]
     """Sort pairs by the stretch of the gallery that their items are in, those of one as they are.
 
     Parameters
     ----------
-    query, item : [p] int64
+    indptr, item : [Q + 1], [p] int64
         All pairs.
-    begin : int
-        The first of those to sort.
+    queries : (int, int)
+        Whose pairs to sort.
     first : int
         The query to count from.
-    stretch : [n] int64
-        Of each of these.
+    stretch : [n] integers
+        Of each of these pairs.
     ends : [s] int64
-        Where each stretch begins in the order; written: where it ends.
-    out : [3, n] int64
+        Zeros; written: where each stretch ends in the order.
+    out : [3, n] integers
         Written: which pairs, in order, and their queries and items.
     """
-    for k in range(len(stretch)):
-        at = ends[stretch[k]]
-        ends[stretch[k]] = at + 1
-        pair = begin + k
-        out[0, at], out[1, at], out[2, at] = pair, query[pair] - first, item[pair]
+    for own in stretch:
+        ends[own] += 1
+    begin = 0
+    for k in range(len(ends)):
+        begin, ends[k] = begin + ends[k], begin
+    begin = indptr[queries[0]]
+    for query in range(queries[0], queries[1]):
+        for pair in range(indptr[query], indptr[query + 1]):
+            own = stretch[pair - begin]
+            at = ends[own]
+            ends[own] = at + 1
+            out[0, at], out[1, at], out[2, at] = pair, query - first, item[pair]

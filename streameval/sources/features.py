@@ -303,21 +303,23 @@ class Features(FeatureSource, TiledSource):
 
         return job.cache.once("queries", (queries, self.metric), prepare)
 
-    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+    def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts whose rows of features take little memory."""
-        return parts_of(plan, query, item, self.gallery, self.width * self.dtype.itemsize)
+        return parts_of(plan, indptr, item, self.gallery, self.width * self.dtype.itemsize)
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
         queries, (start, stop) = self._query_block(job, part.queries).vectors, part.gallery
-        if stop - start <= len(part.item):  # looked up, which takes less time than sorting
+        query, row = part.query.astype(np.int64), np.subtract(part.item, start, dtype=np.int64)
+        if stop - start <= len(row):  # looked up, which takes less time than sorting
             listed = np.zeros(stop - start, np.bool_)
-            listed[part.item - start] = True
-            rows = start + np.flatnonzero(listed)
-            row = (np.cumsum(listed) - 1)[part.item - start]
+            listed[row] = True
+            rows = np.flatnonzero(listed)
+            if len(rows) < len(listed):
+                row = (np.cumsum(listed) - 1)[row]
         else:
-            rows, row = np.unique(part.item, return_inverse=True)
-        return self.distance.pairs(queries, self.take_gallery(rows), part.query, row)
+            rows, row = np.unique(row, return_inverse=True)
+        return self.distance.pairs(queries, self.take_gallery(start + rows), query, row)
 
     def distance_blocks(
         self, queries: Sequence[int], block_bytes: int

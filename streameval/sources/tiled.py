@@ -147,18 +147,18 @@ class TiledSource(Source):
         """
 
     @abstractmethod
-    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+    def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs into parts that are computed together.
 
         Parameters
         ----------
         plan : Plan
-        query, item : [p] int64
-            In ascending order of query.
+        indptr, item : [Q + 1], [p] int64
+            Where the pairs of each query begin, and their items.
 
         Returns
         -------
-        list of ([r] int64, PairPart)
+        list of ([r] integers, PairPart)
             Which of the pairs, and the part.
         """
 
