@@ -102,9 +102,18 @@ class Pairs:
         """The query of each listed pair, [L] int64."""
         return rows_of(self.indptr)
 
-    def positives(self) -> tuple[IntArray, IntArray]:
+    def positives(self, threads: int = 1) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
-        return left_of(self.positive, self.indptr), self.item[self.positive]
+        indptr = left_of(self.positive, self.indptr)
+        item = np.empty(indptr[-1], np.int64)
+
+        def take(span: Span) -> None:
+            queries = list(span)
+            listed, kept = (slice(*begins[queries].tolist()) for begins in (self.indptr, indptr))
+            item[kept] = self.item[listed][self.positive[listed]]
+
+        spread(take, spans(np.diff(self.indptr)), threads)
+        return indptr, item
 
     def listed_in(self, start: int, stop: int, chosen: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item) of those of some listed pairs that are in a gallery range.
@@ -130,7 +139,7 @@ class Pairs:
     def counts(self) -> PairCounts:
         """The numbers of these pairs."""
         return PairCounts(
-            np.diff(self.positives()[0]),
+            sums_of(self.positive, self.indptr),
             np.diff(self.indptr),
             self.classes.sizes,
         )

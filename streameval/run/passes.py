@@ -69,7 +69,7 @@ def find_positives(job: Job, session: Session) -> Job:
     """
     if job.plan.layout == "strips":
         return job
-    positives = [share.pairs.positives() for share in job.shares]
+    positives = [share.pairs.positives(session.threads) for share in job.shares]
     queries, gallery = job.source.shape
     own = zip(job.shares, positives, strict=True)
     wanted = [share.in_source(*listed, queries) for share, listed in own]

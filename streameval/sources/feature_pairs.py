@@ -77,8 +77,17 @@ def parts_of(
                 parts.append((chosen[pairs], part))
         return parts
 
-    some = [(block, span) for block in blocks for span in pieces(block, near)]
+    some = [(block, span) for block in blocks for span in evenly(block, near, plan.threads)]
     return list(chain.from_iterable(spread(cut, some, plan.threads)))
+
+
+def evenly(block: Span, most: int, threads: int) -> list[Span]:
+    """Cut a range into even ranges of at most a step, as many for each thread."""
+    start, stop = block
+    count = -(-(stop - start) // most)
+    if count > 1:
+        count += -count % threads
+    return pieces(block, -(-(stop - start) // max(count, 1)))
 
 
 @compiled
