@@ -51,23 +51,26 @@ def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return int(request.param)
 
 
+@pytest.mark.parametrize("first", [0, 13])
 @pytest.mark.parametrize(("share", "most"), [(0, 300), (0.002, 299), (0.1, 10**6), (1, 10**6)])
 def test_each_pair_is_in_one_part(
     features: tuple[Array, Array, se.Features],
     near: int,
     share: float,
     most: int,
+    first: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("streameval.sources.feature_pairs.MOST_NARROW", most)
     *_, source = features
     rng = np.random.default_rng(1)
-    blocks = [(0, 27), (27, QUERIES)]
+    blocks = [(first, 27), (27, QUERIES)]
     plan = prepare(source, **labels(rng, QUERIES, GALLERY), threads=2).plan
     plan = replace(plan, tasks=tuple(Task(block, (0, GALLERY)) for block in blocks))
-    query, item = np.nonzero(rng.random((QUERIES, GALLERY)) < share)
+    query, item = np.nonzero(rng.random((QUERIES - first, GALLERY)) < share)
+    query += first
     seen = np.zeros(len(query), np.int64)
-    indptr = np.searchsorted(query, np.arange(QUERIES + 1))
+    indptr = np.searchsorted(query, np.arange(first, QUERIES + 1))
     for chosen, part in source.pair_parts(plan, indptr, item):
         seen[chosen] += 1
         assert part.queries in blocks

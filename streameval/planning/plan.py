@@ -183,6 +183,12 @@ class Plan:
         return Cut(self.layout, self.tasks, self.block, self.tile, self.round)
 
     @property
+    def queries(self) -> Span:
+        """The queries of all tasks, of the source: from the first to the last."""
+        begins, ends = zip(*(task.queries for task in self.tasks), strict=True)
+        return min(begins), max(ends)
+
+    @property
     def rounds(self) -> list[tuple[Task, ...]]:
         """The tasks of each round: those of some queries are finished before others begin."""
         if not self.round:

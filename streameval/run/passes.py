@@ -70,7 +70,7 @@ def find_positives(job: Job, session: Session) -> Job:
     if job.plan.layout == "strips":
         return job
     positives = [share.pairs.positives(session.threads) for share in job.shares]
-    queries, gallery = job.source.shape
+    queries, gallery = job.plan.queries, job.source.shape[1]
     own = zip(job.shares, positives, strict=True)
     wanted = [share.in_source(*listed, queries) for share, listed in own]
     cuts = cumulated([len(item) for _, item in wanted]).tolist()
@@ -80,7 +80,7 @@ def find_positives(job: Job, session: Session) -> Job:
         each = [rows_of(begins) * gallery + item for begins, item in wanted]
         key, place = np.unique(np.concatenate(each), return_inverse=True)
         query, item = np.divmod(key, max(gallery, 1))
-        indptr = cumulated(np.bincount(query, minlength=queries))
+        indptr = cumulated(np.bincount(query, minlength=queries[1] - queries[0]))
     distance = listed_distances(job, indptr, item, session, session.record)[place]
     shares = []
     for share, (indptr, of_view), span in zip(job.shares, positives, pairwise(cuts), strict=True):
@@ -105,8 +105,8 @@ def listed_distances(
     Parameters
     ----------
     job : Job
-    indptr, item : [Q + 1], [p] int64
-        The pairs: where those of each of the source's queries begin, and their items.
+    indptr, item : [q + 1], [p] int64
+        The pairs: where those of each of the plan's queries begin, and their items.
     session : Session
     record : Record
         Keeps them.

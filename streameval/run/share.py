@@ -173,14 +173,12 @@ class Share:
         return self.positives
 
     def in_source(
-        self, indptr: IntArray, item: IntArray, queries: int
+        self, indptr: IntArray, item: IntArray, queries: Span
     ) -> tuple[IntArray, IntArray]:
-        """Return where listed pairs begin for each query of the source, and their items there.
-
-        The source has so many queries.
-        """
-        counts, own = np.zeros(queries, np.int64), self.first + np.arange(len(indptr) - 1)
-        counts[rows_at(self.view.queries, own)] = np.diff(indptr)
+        """Return where the listed pairs of some of the source's queries begin, and their items."""
+        counts = np.zeros(queries[1] - queries[0], np.int64)
+        own = rows_at(self.view.queries, self.first + np.arange(len(indptr) - 1))
+        counts[own - queries[0]] = np.diff(indptr)
         return cumulated(counts), rows_at(self.view.items, item)
 
     def cutter(self, queries: Span, start: int) -> Cutter:

@@ -174,13 +174,13 @@ class MatrixSource(TiledSource):
 
     def pair_parts(self, plan: Plan, indptr: IntArray, item: IntArray) -> list[Chosen]:
         """Cut listed pairs by the rectangles of a plan: which of the pairs, and the part."""
-        parts = []
+        parts, first = [], plan.queries[0]
         for task in plan.tasks:
-            (first, last), (left, right) = task.queries, task.gallery
-            listed = slice(*indptr[[first, last]].tolist())
+            begins = indptr[task.queries[0] - first : task.queries[1] - first + 1]
+            listed, (left, right) = slice(begins[0], begins[-1]), task.gallery
             inside = (item[listed] >= left) & (item[listed] < right)
             own = listed.start + np.flatnonzero(inside)
-            where = rows_of(indptr[first : last + 1] - listed.start)[inside], item[own]
+            where = rows_of(begins - listed.start)[inside], item[own]
             parts.append((own, PairPart(task.queries, task.gallery, *where, task.pairs, str(task))))
         return parts
 
@@ -273,7 +273,7 @@ class Distances(MatrixSource):
         """
         if self.matrix.grain is None:
             return super().pair_parts(plan, indptr, item)
-        query, (high, wide) = rows_of(indptr), self.chunks
+        query, (high, wide) = plan.queries[0] + rows_of(indptr), self.chunks
         order = np.argsort(query // high * self.shape[1] + item // wide, kind="stable")
         parts: list[Chosen] = []
         for own in np.array_split(order, min(len(plan.tasks), max(len(order), 1))):

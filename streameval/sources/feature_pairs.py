@@ -36,14 +36,15 @@ def parts_of(
     Parameters
     ----------
     plan : Plan
-    indptr, item : [Q + 1], [p] int64
-        The pairs: where those of each query begin, and their items.
+    indptr, item : [q + 1], [p] int64
+        The pairs: where those of each of the plan's queries begin, and their items.
     gallery : Array
         Its features.
     row_bytes : int
         Of a row of features in memory.
     """
     blocks, items = sorted({task.queries for task in plan.tasks}), gallery.shape[0]
+    first = plan.queries[0]
     near = queries = max(sum(stop - start for start, stop in blocks), 1)
     rows = max(min(PART_BYTES // row_bytes, plan.block), 1)
     # Of each pair, until its part is computed: numbers of 4 bytes take half of the memory.
@@ -55,7 +56,8 @@ def parts_of(
     def cut(spans: tuple[Span, Span]) -> list[Chosen]:
         """Cut the pairs of some of the queries of a block."""
         block, some = spans
-        begin, end = indptr[list(some)].tolist()
+        begins = indptr[some[0] - first : some[1] - first + 1]
+        begin, end = begins[[0, -1]].tolist()
         stretch = np.empty(end - begin, numbers)
         if edges is None:
             # Of so many rows, most stretches have no more pairs than a part may have.
@@ -67,7 +69,7 @@ def parts_of(
             most, ends = max(len(item), 1), np.zeros(len(edges) + 1, np.int64)
             stretch[:] = np.searchsorted(edges, item[begin:end], side="right")
         chosen, of, own = ordered = np.empty((3, end - begin), numbers)
-        _by_stretch(indptr, item, some, block[0], stretch, ends, ordered)
+        _by_stretch(begins, item, some[0] - block[0], stretch, ends, ordered)
         filled, parts = np.diff(ends, prepend=0) > 0, []
         for start, stop in ranges(end - begin, min(rows, most), ends[filled]):
             for pairs in starmap(slice, pieces((start, stop), most)):
@@ -91,17 +93,17 @@ def evenly(block: Span, most: int, threads: int) -> list[Span]:
 
 
 @compiled
-def _by_stretch(indptr, item, queries, first, stretch, ends, out):  # type: ignore[no-untyped-def]
+def _by_stretch(indptr, item, first, stretch, ends, out):  # type: ignore[no-untyped-def]
     """Sort pairs by the stretch of the gallery that their items are in, those of one as they are.
 
     Parameters
     ----------
-    indptr, item : [Q + 1], [p] int64
-        All pairs.
-    queries : (int, int)
-        Whose pairs to sort.
+    indptr : [q + 1] int64
+        Where the pairs of each query begin.
+    item : [p] int64
+        Of these pairs, and of others before and after them.
     first : int
-        The query to count from.
+        The number of the first query.
     stretch : [n] integers
         Of each of these pairs.
     ends : [s] int64
@@ -114,10 +116,9 @@ def _by_stretch(indptr, item, queries, first, stretch, ends, out):  # type: igno
     begin = 0
     for k in range(len(ends)):
         begin, ends[k] = begin + ends[k], begin
-    begin = indptr[queries[0]]
-    for query in range(queries[0], queries[1]):
+    for query in range(len(indptr) - 1):
         for pair in range(indptr[query], indptr[query + 1]):
-            own = stretch[pair - begin]
+            own = stretch[pair - indptr[0]]
             at = ends[own]
             ends[own] = at + 1
-            out[0, at], out[1, at], out[2, at] = pair, query - first, item[pair]
+            out[0, at], out[1, at], out[2, at] = pair, first + query, item[pair]

@@ -153,8 +153,8 @@ class TiledSource(Source):
         Parameters
         ----------
         plan : Plan
-        indptr, item : [Q + 1], [p] int64
-            Where the pairs of each query begin, and their items.
+        indptr, item : [q + 1], [p] int64
+            Where the pairs of each of the plan's queries begin, and their items.
 
         Returns
         -------
