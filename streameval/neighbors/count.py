@@ -33,7 +33,6 @@ from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Counted
 from streameval.sources.features import Features
-from streameval.stretches import cumulated
 from streameval.typing import FloatArray, IntArray, Span
 
 if TYPE_CHECKING:
@@ -296,8 +295,11 @@ def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatAr
 def distances_of(
     features: Features, plan: Plan, session: Session, query: IntArray, item: IntArray, name: str
 ) -> FloatArray:
-    """Return the canonical distances of pairs, [p] float64, in a pass of this name."""
+    """Return the canonical distances of pairs, [p] float64, in a pass of this name.
+
+    `query` ascends.
+    """
     tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
     job = Job(features, replace(plan, tasks=tasks))
-    indptr = cumulated(np.bincount(query, minlength=features.shape[0]))
+    indptr = np.searchsorted(query, np.arange(features.shape[0] + 1))
     return listed_distances(job, indptr, item, session, name=name)

@@ -185,8 +185,7 @@ class Plan:
     @property
     def queries(self) -> Span:
         """The queries of all tasks, of the source: from the first to the last."""
-        begins, ends = zip(*(task.queries for task in self.tasks), strict=True)
-        return min(begins), max(ends)
+        return _queries_of(self.tasks)
 
     @property
     def rounds(self) -> list[tuple[Task, ...]]:
@@ -205,15 +204,17 @@ class Plan:
     @property
     def round_queries(self) -> list[Span]:
         """The queries of each round."""
-        return [
-            (min(task.queries[0] for task in tasks), max(task.queries[1] for task in tasks))
-            for tasks in self.rounds
-        ]
+        return [_queries_of(tasks) for tasks in self.rounds]
 
     @property
     def pairs(self) -> int:
         """Pairs of the counting pass."""
         return sum(task.pairs for task in self.tasks)
+
+
+def _queries_of(tasks: tuple[Task, ...]) -> Span:
+    begins, ends = zip(*(task.queries for task in tasks), strict=True)
+    return min(begins), max(ends)
 
 
 @dataclass(frozen=True)

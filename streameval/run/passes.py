@@ -80,7 +80,7 @@ def find_positives(job: Job, session: Session) -> Job:
         each = [rows_of(begins) * gallery + item for begins, item in wanted]
         key, place = np.unique(np.concatenate(each), return_inverse=True)
         query, item = np.divmod(key, max(gallery, 1))
-        indptr = cumulated(np.bincount(query, minlength=queries[1] - queries[0]))
+        indptr = np.searchsorted(query, np.arange(queries[1] - queries[0] + 1))
     distance = listed_distances(job, indptr, item, session, session.record)[place]
     shares = []
     for share, (indptr, of_view), span in zip(job.shares, positives, pairwise(cuts), strict=True):

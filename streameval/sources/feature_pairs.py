@@ -79,11 +79,11 @@ def parts_of(
                 parts.append((chosen[pairs], part))
         return parts
 
-    some = [(block, span) for block in blocks for span in evenly(block, near, plan.threads)]
+    some = [(block, span) for block in blocks for span in _evenly(block, near, plan.threads)]
     return list(chain.from_iterable(spread(cut, some, plan.threads)))
 
 
-def evenly(block: Span, most: int, threads: int) -> list[Span]:
+def _evenly(block: Span, most: int, threads: int) -> list[Span]:
     """Cut a range into even ranges of at most a step, as many for each thread."""
     start, stop = block
     count = -(-(stop - start) // most)
