@@ -225,7 +225,7 @@ def count_tile(  # type: ignore[no-untyped-def]
     tile, columns, n = rows.values, rows.columns, right - left
     room, many = room_for_cells(n, tile), room_for(rows.query, edges.indptr, n)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
-    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
+    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
     item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
