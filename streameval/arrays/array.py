@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -343,21 +343,30 @@ def refuse_key(uri: str, key: str | None) -> None:
         raise InputError(f"{uri}: such files hold one array and have no keys; leave ::{key} out")
 
 
-@contextmanager
-def reading(
-    uri: str, how: str, remedy: str | Callable[[Exception], str] = DAMAGED
-) -> Iterator[None]:
+class reading(AbstractContextManager[None]):  # noqa: N801 - as contexts of contextlib are named
     """Raise whatever a library trips over as an InputError that says what to do.
 
-    `how` says what can't be done: ``read as HDF5``.
+    Parameters
+    ----------
+    uri : str
+    how : str
+        What can't be done: ``read as HDF5``.
+    remedy : str or callable, optional
+        What to do, or what says so of an error.
     """
-    try:
-        yield
-    except (StreamevalError, MemoryError):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
+
+    __slots__ = ("_how", "_remedy", "_uri")
+
+    def __init__(
+        self, uri: str, how: str, remedy: str | Callable[[Exception], str] = DAMAGED
+    ) -> None:
+        self._uri, self._how, self._remedy = uri, how, remedy
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, StreamevalError | MemoryError):
+            return
+        reason, remedy = " ".join(str(error).split())[:300], self._remedy
         what_to_do = remedy if isinstance(remedy, str) else remedy(error)
         raise InputError(
-            f"{uri} can't be {how} ({type(error).__name__}: {reason}): {what_to_do}"
+            f"{self._uri} can't be {self._how} ({type(error).__name__}: {reason}): {what_to_do}"
         ) from error

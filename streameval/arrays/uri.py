@@ -69,7 +69,10 @@ def place_of(uri: str) -> Path | str:
     """Return where the files of an array are: of a group, the array's own folder."""
     if is_remote(uri):
         return uri.partition("::")[0]
-    path, key = parse_uri(uri)
+    return _files_of(*parse_uri(uri))
+
+
+def _files_of(path: Path, key: str | None) -> Path:
     return path / key.strip("/") if key is not None and path.is_dir() else path
 
 
@@ -125,13 +128,17 @@ def open_array(
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)
-    files = None
-    is_stored = is_remote(uri)
-    if is_stored:
-        _open(uri)  # which says what is wrong with the store
-    with suppress(InputError, OptionError) if is_stored else reading(uri, "opened", _CHECK_PATH):
-        files = identify(place_of(uri))  # a store that can't be listed may be read all the same
-    array = _open(uri)
+    if is_remote(uri):
+        files = None
+        _open_remote(uri)  # which says what is wrong with the store
+        with suppress(InputError, OptionError):  # one that can't be listed may be read all the same
+            files = identify(place_of(uri))
+        array = _open_remote(uri)
+    else:
+        with reading(uri, "opened", _CHECK_PATH):
+            path, key = parse_uri(uri)
+            files = identify(_files_of(path, key))
+            array = _open_file(path, key, uri)
     with reading(uri, "opened", _CHECK_PATH):
         return _settled(array, files, fill_missing)
 
@@ -145,22 +152,22 @@ def _settled(array: Array, files: Files | None, fill_missing: bool) -> Array:
     return array
 
 
-def _open(uri: str) -> Array:
-    """Open an array that lies in files, or in an object store."""
-    if is_remote(uri):
-        url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
-        return open_zarr(url, name, uri)
-    path, key = parse_uri(uri)
-    with reading(uri, "opened", _CHECK_PATH):
-        if is_pattern(path):
-            suffix = "" if key is None else f"::{key}"
-            return join_shards([_open(f"{one}{suffix}") for one in matching(path, uri)], uri)
-        if not path.exists():
-            raise InputError(f"{path} does not exist")
-        suffix = FOLDER if path.is_dir() else path.suffix.lower()
-        if suffix not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise InputError(
-                f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
-            )
-        return FORMATS[suffix](path, key, uri)
+def _open_remote(uri: str) -> Array:
+    url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
+    return open_zarr(url, name, uri)
+
+
+def _open_file(path: Path, key: str | None, uri: str) -> Array:
+    if is_pattern(path):
+        suffix = "" if key is None else f"::{key}"
+        shards = matching(path, uri)
+        return join_shards([_open_file(one, key, f"{one}{suffix}") for one in shards], uri)
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    suffix = FOLDER if path.is_dir() else path.suffix.lower()
+    if suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError(
+            f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
+        )
+    return FORMATS[suffix](path, key, uri)

@@ -240,6 +240,8 @@ def label_column(values: npt.ArrayLike, what: str, *, optional: bool = False) ->
         )
     if array.dtype.kind in "OT":
         array = _of_objects(array.astype(object), what, optional)
+    if array.dtype.kind == "i":
+        return array
     kind, numbers = array.dtype.kind, array.dtype.kind == "f"
     bad = _first(~np.isfinite(array) & ~(optional & np.isnan(array))) if numbers else None
     needed = f"{what} is of dtype {array.dtype}; integers or strings are needed"
@@ -256,7 +258,7 @@ def label_column(values: npt.ArrayLike, what: str, *, optional: bool = False) ->
     )
     if numbers:
         return whole_numbers(array.astype(np.float64, copy=False))
-    if kind in "iu":
+    if kind == "u":
         return array
     try:
         texts: AnyArray = array.astype(np.str_)
