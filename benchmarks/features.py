@@ -52,13 +52,12 @@ def evaluation(
 
 
 def against_sgemm(width: int, metric: Metric, threads: int, bench: Bench) -> Measured:
-    """Measure against the bare products of the same tiles."""
+    """Measure against the bare products of tiles as wide."""
     features = inputs(bench, width)
     ours = evaluation(bench, features, metric, threads)
     plan = ours().provenance["plan"]
     queries, gallery = np.load(features.query), np.load(features.gallery)
-    rows, items = plan["tile"]
-    sgemm = bare_sgemm(queries, gallery, (rows, items), threads)
+    sgemm = bare_sgemm(queries, gallery, plan["tile"][1], threads)
     samples = bench.time({OURS: ours, SGEMM: sgemm})
     return Measured(samples, {"shape": [len(queries), len(gallery), width], "plan": plan})
 
@@ -74,9 +73,8 @@ def against_market1501(threads: int, bench: Bench) -> Measured:
     def ours() -> se.Evaluation:
         return bench.evaluate(se.Features(queries, gallery), labels, threads)
 
-    rows = max(ours().provenance["plan"]["tile"][0], 1024)
-    tile = rows, -(-len(gallery) // threads)  # a part for each thread
-    samples = bench.time({OURS: ours, SGEMM: bare_sgemm(queries, gallery, tile, threads)})
+    items = -(-len(gallery) // threads)  # a part for each thread
+    samples = bench.time({OURS: ours, SGEMM: bare_sgemm(queries, gallery, items, threads)})
     return Measured(samples, {"shape": [len(queries), len(gallery), MARKET1501_WIDTH]})
 
 

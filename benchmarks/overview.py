@@ -34,7 +34,7 @@ WIDTH = 512
 QUERIES, GALLERY = (1000, 512), (200_000, 80_000)  # full, quick
 WARM_UP = 64  # rows
 THREADS = 2
-TILE = 1024, 8240
+TILE_ITEMS = 8240
 OURS, PRODUCT, FAISS, ARGSORT = "streameval", "product", "FAISS k=100", "argsort"
 BOUNDS = {PRODUCT: (1.2, 2.0), FAISS: (1.1, 1.0), ARGSORT: (0.25, 0.25)}  # time, memory
 Rows = slice
@@ -52,7 +52,7 @@ def _evaluate(files: Mapping[str, str], rows: Rows) -> None:
 
 def _multiply(files: Mapping[str, str], rows: Rows) -> None:
     query, gallery = (np.load(files[side])[rows] for side in ("query", "gallery"))
-    bare_sgemm(query, gallery, TILE, THREADS)()
+    bare_sgemm(query, gallery, TILE_ITEMS, THREADS)()
 
 
 def _search(files: Mapping[str, str], rows: Rows) -> None:

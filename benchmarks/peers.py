@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 from streameval.arrays import digest
 
 READ_BYTES = 8 << 20
+BLAS_ROWS = 1024  # queries of a tile that BLAS is best with
 Float32Array = npt.NDArray[np.float32]
 Span = tuple[int, int]
 
@@ -25,28 +26,27 @@ def spans(stop: int, step: int) -> list[Span]:
 
 
 def bare_sgemm(
-    queries: Float32Array, gallery: Float32Array, tile: tuple[int, int], threads: int
+    queries: Float32Array, gallery: Float32Array, items: int, threads: int
 ) -> Callable[[], None]:
     """Return what multiplies all pairs tile by tile, a BLAS thread a worker, and keeps nothing.
 
     Parameters
     ----------
     queries, gallery : [Q, D], [G, D] float32
-    tile : (int, int)
-        Query rows and gallery items.
+    items : int
+        Gallery items of a tile; its queries are as many as BLAS is best with.
     threads : int
     """
-    rows, items = tile
     controller = ThreadpoolController()
     buffers: SimpleQueue[Float32Array] = SimpleQueue()
     for _ in range(threads):
-        buffers.put(np.zeros(rows * items, np.float32))
+        buffers.put(np.zeros(BLAS_ROWS * items, np.float32))
 
     def column(span: Span) -> None:
         buffer = buffers.get()
         block = gallery[slice(*span)].T
-        for top in range(0, len(queries), rows):
-            own = queries[top : top + rows]
+        for top in range(0, len(queries), BLAS_ROWS):
+            own = queries[top : top + BLAS_ROWS]
             out = buffer[: len(own) * block.shape[1]].reshape(len(own), block.shape[1])
             np.matmul(own, block, out=out)
         buffers.put(buffer)

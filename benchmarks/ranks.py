@@ -66,10 +66,9 @@ def measured(bench: Bench, kind: str, threads: int, peers: Callable[..., Any]) -
 
 
 def sgemm(bench: Bench, features: FeatureSet, threads: int) -> dict[str, Callable[[], Any]]:
-    """Return the bare products of the tiles that an evaluation takes."""
-    rows, items = evaluation(bench, features, threads, None)().provenance["plan"]["tile"]
-    tile = max(rows, 1024), items  # as large as BLAS is best with
-    return {SGEMM: bare_sgemm(np.load(features.query), np.load(features.gallery), tile, threads)}
+    """Return the bare products of tiles as wide as an evaluation takes."""
+    _, items = evaluation(bench, features, threads, None)().provenance["plan"]["tile"]
+    return {SGEMM: bare_sgemm(np.load(features.query), np.load(features.gallery), items, threads)}
 
 
 def everything(bench: Bench, features: FeatureSet, threads: int) -> dict[str, Callable[[], Any]]:
