@@ -304,22 +304,22 @@ def _list_up_to(values, places, most, query, left, doubts, filled):  # type: ign
 def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many.
 
-    Without branches where either is as likely as not.
+    Without branches where either is as likely as not; unsigned numbers, as of `cells.bin_row`.
     """
     values, cells, code, touched = touch
-    closer, tied, band = own[:3]
-    query, column, edge = doubts
-    (i, left, _, places), least, m = where, np.inf, len(tied)
+    (closer, tied, band), (query, column, edge) = own[:3], doubts
+    (i, left, _, places), least = where, np.inf
+    m, first, to = np.uint64(len(tied)), np.uint64(first_slot), np.uint64(filled)
     for k in touched:
         value = np.float64(values[k])
-        e = edge_of(value, code[cells[k]], base, tied, band)
-        within = closer[min(e, m - 1)] - band if m else np.inf
+        e = np.uint64(edge_of(value, code[cells[k]], base, tied, band))
+        within = closer[min(e, m - np.uint64(1))] - band if m else np.inf
         clear = e == m or value < within
-        slots[first_slot + 2 * e] += clear
-        query[filled], column[filled], edge[filled] = i, left + places[k], e
-        filled += not clear and value != np.inf
+        slots[first + e + e] += clear
+        query[to], column[to], edge[to] = i, left + places[k], e
+        to += np.uint64(not clear and value != np.inf)
         least = min(least, value)
-    return least, filled
+    return least, np.int64(to)
 
 
 @compiled
@@ -328,20 +328,20 @@ def _place(touch, base, own, where, edges, counts):  # type: ignore[no-untyped-d
     values, cells, code, touched = touch
     closer, tied, _ = own[:3]
     i, _, item, places = where
-    least, m = np.inf, len(tied)
-    first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
+    least, m, slots, ties = np.inf, np.uint64(len(tied)), counts.slots, counts.ties
+    first_slot = np.uint64(2 * edges.indptr[i] + i)
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
-    previous, e, tie, before = np.nan, 0, first, 0
+    previous, e, tie, before = np.nan, np.uint64(0), first, 0
     for k in touched:
         value, own_item = np.float64(values[k]), item[places[k]]
         if value != previous:  # copies of a row follow one another
             e, tie, previous = edge_of(value, code[cells[k]], base, tied, 0.0), first, value
             least = min(least, value)
         if e == m or value < closer[e]:
-            slots[first_slot + 2 * e] += 1
+            slots[first_slot + e + e] += 1
         else:
-            slots[first_slot + 2 * e + 1] += 1
+            slots[first_slot + e + e + np.uint64(1)] += 1
             tie = first if own_item < before else tie  # of another row, as far
             tie, before = note_tie(value, own_item, positives, items, tie, last, ties), own_item
     return least

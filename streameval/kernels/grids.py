@@ -193,11 +193,11 @@ def edge_of(value, code, base, tied, band):  # type: ignore[no-untyped-def]
 
     The value's cell is touched, and has this code; `base` is the first edge in the grid.
     """
-    m = len(tied)
+    m = np.uint64(len(tied))
     if code == SEARCH:
-        return first_reached(value, tied, band, 0, m)
-    e = base + (np.int64(code) >> 1)
-    e += np.int64(tied[e] + band < value)  # as likely as not: no branch
+        return np.uint64(first_reached(value, tied, band, 0, len(tied)))
+    e = np.uint64(base) + (np.uint64(code) >> np.uint64(1))
+    e += np.uint64(tied[e] + band < value)  # as likely as not: no branch
     while e < m and tied[e] + band < value:
-        e += 1
+        e += np.uint64(1)
     return e
