@@ -284,8 +284,9 @@ class NpyArray(Array):
         """Fill `out`, contiguous, with the values from the `position`-th on."""
         offset = self._offset + position * self.dtype.itemsize
         buffer = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        os.lseek(file, offset, os.SEEK_SET)
         while buffer:  # one call reads 2 GiB at most
-            count = os.preadv(file, [buffer], offset)
+            count = os.readv(file, [buffer])
             if not count:
                 raise InputError(
                     f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of "
