@@ -52,7 +52,7 @@ def evaluation(
 
 
 def against_sgemm(width: int, metric: Metric, threads: int, bench: Bench) -> Measured:
-    """Measure against the bare products of tiles as wide."""
+    """Measure against the bare products, in tiles as wide as the evaluation's."""
     features = inputs(bench, width)
     ours = evaluation(bench, features, metric, threads)
     plan = ours().provenance["plan"]

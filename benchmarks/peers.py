@@ -34,7 +34,7 @@ def bare_sgemm(
     ----------
     queries, gallery : [Q, D], [G, D] float32
     items : int
-        Gallery items of a tile; its queries are as many as BLAS is best with.
+        Gallery items of a tile, which has `BLAS_ROWS` queries.
     threads : int
     """
     controller = ThreadpoolController()

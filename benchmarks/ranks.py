@@ -66,7 +66,7 @@ def measured(bench: Bench, kind: str, threads: int, peers: Callable[..., Any]) -
 
 
 def sgemm(bench: Bench, features: FeatureSet, threads: int) -> dict[str, Callable[[], Any]]:
-    """Return the bare products of tiles as wide as an evaluation takes."""
+    """Return the bare products, in tiles as wide as the evaluation's."""
     _, items = evaluation(bench, features, threads, None)().provenance["plan"]["tile"]
     return {SGEMM: bare_sgemm(np.load(features.query), np.load(features.gallery), items, threads)}
 

@@ -86,7 +86,7 @@ def test_a_row_without_edges_has_next_to_nothing_to_place(band: float) -> None:
     cells = np.full(8192, LAST, np.uint16)
     cells_of(values, ones, zeros, origin, scale, far, np.empty(8192, np.float32), cells)
     fours, touched = np.empty(8192 // 4 + 1, np.uint32), np.empty(8192 + 4, np.uint32)
-    found = bin_row(cells, code, np.zeros((WAYS, SEARCH + 1), np.uint16), fours, touched)
+    found = bin_row(cells, code, np.zeros((WAYS, SEARCH + 1), np.uint32), fours, touched)
     assert found < 8192 // 20
     inside = np.setdiff1d(np.arange(8192), touched[:found])
     assert np.all(code[cells[inside]] % 2 == 0)
@@ -103,7 +103,7 @@ def test_values_on_either_side_of_an_edge_are_not_placed(share: float, band: flo
     cells = np.full(8192, LAST, np.uint16)
     cells_of(values, ones, zeros, origin, scale, far, np.empty(8192, np.float32), cells)
     fours, touched = np.empty(8192 // 4 + 1, np.uint32), np.empty(8192 + 4, np.uint32)
-    bins = np.zeros((WAYS, SEARCH + 1), np.uint16)
+    bins = np.zeros((WAYS, SEARCH + 1), np.uint32)
     found = bin_row(cells, code, bins, fours, touched)
     assert found < 8192 // 100
     clear = np.setdiff1d(np.arange(8192), touched[:found])

@@ -344,7 +344,7 @@ def refuse_key(uri: str, key: str | None) -> None:
 
 
 class reading(AbstractContextManager[None]):  # noqa: N801 - as contexts of contextlib are named
-    """Raise whatever a library trips over as an InputError that says what to do.
+    """A context that raises what a library trips over as an InputError that says what to do.
 
     Parameters
     ----------
@@ -354,8 +354,6 @@ class reading(AbstractContextManager[None]):  # noqa: N801 - as contexts of cont
     remedy : str or callable, optional
         What to do, or what says so of an error.
     """
-
-    __slots__ = ("_how", "_remedy", "_uri")
 
     def __init__(
         self, uri: str, how: str, remedy: str | Callable[[Exception], str] = DAMAGED

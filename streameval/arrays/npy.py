@@ -37,6 +37,7 @@ from streameval.typing import AnyArray, IntArray
 
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
 _VECS_BYTES = 1 << 20  # of rows with their lengths, read at a time
+_CALL_BYTES = 1 << 30  # that one call is asked for: systems read, or take, 2 GiB at most
 _LENGTH_BYTES = 4  # of the length of a row of .fvecs, an int32, before each row
 _MAGIC = 8  # bytes, before the length of the header
 _VERSIONS = {  # 3.0 is for structured arrays
@@ -176,7 +177,10 @@ class NpyArray(Array):
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """Open the file, by its number: a file of Python's takes as long as reading 64 KB."""
+        """Open the file and yield its descriptor.
+
+        To make a file object of Python's takes as long as reading 64 KB.
+        """
         file = os.open(self._path, os.O_RDONLY)
         try:
             yield file
@@ -285,8 +289,8 @@ class NpyArray(Array):
         offset = self._offset + position * self.dtype.itemsize
         buffer = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
         os.lseek(file, offset, os.SEEK_SET)
-        while buffer:  # one call reads 2 GiB at most
-            count = os.readv(file, [buffer])
+        while buffer:
+            count = os.readv(file, [buffer[:_CALL_BYTES]])
             if not count:
                 raise InputError(
                     f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of "

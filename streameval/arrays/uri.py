@@ -160,8 +160,11 @@ def _open_remote(uri: str) -> Array:
 def _open_file(path: Path, key: str | None, uri: str) -> Array:
     if is_pattern(path):
         suffix = "" if key is None else f"::{key}"
-        shards = matching(path, uri)
-        return join_shards([_open_file(one, key, f"{one}{suffix}") for one in shards], uri)
+        shards: list[Array] = []
+        for one in matching(path, uri):
+            with reading(f"{one}{suffix}", "opened", _CHECK_PATH):
+                shards.append(_open_file(one, key, f"{one}{suffix}"))
+        return join_shards(shards, uri)
     if not path.exists():
         raise InputError(f"{path} does not exist")
     suffix = FOLDER if path.is_dir() else path.suffix.lower()

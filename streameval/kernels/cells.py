@@ -109,19 +109,20 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    cells : [4 n] uint16
+    cells : [4 n] uint16, contiguous
     code : [> cells] uint8 or uint16
         Odd where the cell may be touched.
     bins : [WAYS, codes] uint16 or uint32, added to
-        Numbers of 4 bytes are added to faster; where codes are many, fewer of them stay in L1.
+        Bins of 4 bytes count faster. Where codes are many, bins of 2 bytes stay in L1.
     fours : [n + 1] uint32, scratch
     touched : [4 n + 4] uint32, written
         Positions of the cells that an edge may touch, ascending.
     """
     first, second, third, fourth = bins[0], bins[1], bins[2], bins[3]
     one, found, odd = bins.dtype.type(1), np.uint64(0), np.uint64(1)
-    # A number is kept only where `found` moves on behind it. Unsigned numbers, as signed
-    # indices are checked for being negative; by fours, as loads and stores cost what counting does.
+    # A number is kept only where `found` moves on behind it. Numbers are unsigned, as signed
+    # indices are checked for being negative. Cells are taken by fours: a load or a store costs as
+    # much as counting.
     second_cell, third_cell, fourth_cell = np.uint64(16), np.uint64(32), np.uint64(48)
     fours_of_cells, low = cells.view(np.uint64), np.uint64(0xFFFF)
     for four in range(fours_of_cells.shape[0]):

@@ -304,7 +304,7 @@ def _list_up_to(values, places, most, query, left, doubts, filled):  # type: ign
 def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many.
 
-    Without branches where either is as likely as not; unsigned numbers, as of `cells.bin_row`.
+    It takes no branch where either way is as likely, and unsigned numbers, as `cells.bin_row` does.
     """
     values, cells, code, touched = touch
     (closer, tied, band), (query, column, edge) = own[:3], doubts
@@ -312,7 +312,7 @@ def _sort_out(touch, base, own, where, slots, first_slot, doubts, filled):  # ty
     m, first, to = np.uint64(len(tied)), np.uint64(first_slot), np.uint64(filled)
     for k in touched:
         value = np.float64(values[k])
-        e = np.uint64(edge_of(value, code[cells[k]], base, tied, band))
+        e = edge_of(value, code[cells[k]], base, tied, band)
         within = closer[min(e, m - np.uint64(1))] - band if m else np.inf
         clear = e == m or value < within
         slots[first + e + e] += clear

@@ -189,7 +189,7 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def edge_of(value, code, base, tied, band):  # type: ignore[no-untyped-def]
-    """Return the first edge whose band does not end before the value; m where all do.
+    """Return the first edge, uint64, whose band does not end before the value; m where all do.
 
     The value's cell is touched, and has this code; `base` is the first edge in the grid.
     """

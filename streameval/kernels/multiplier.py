@@ -51,7 +51,7 @@ from streameval.kernels.words import (
 )
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
-BEST_ROWS = {"blas": 1024, "words": 512, "unit": 256, "digits": 256}  # by `chosen_way`
+BEST_ROWS = {"blas": 1024, "words": 512, "unit": 256, "digits": 256}  # queries of a tile
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
 SLICE = 1024  # columns that BLAS adds up at most: each adds to the error that is to be assumed
 SLICE_ITEMS = 2048  # gallery rows whose products are held beside those of the slices before
@@ -279,8 +279,8 @@ def taken_bytes(rows: int, width: int) -> int:
 def best_rows() -> int:
     """Return how many queries a tile is best of.
 
-    BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2. Of
-    words, smaller tiles stay in L3 until they are counted.
+    BLAS packs gallery rows anew for each tile. The matrix unit keeps the queries' panels in L2. A
+    smaller tile of words stays in L3 until it is counted.
     """
     return BEST_ROWS[chosen_way()]
 
