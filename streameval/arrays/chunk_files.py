@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.arrays.array import Shape, Spans, stretches
+from streameval.arrays.array import Shape, Spans, descriptor, stretches
 from streameval.typing import AnyArray, ByteArray, IntArray, Span
 
 if TYPE_CHECKING:
@@ -232,17 +232,12 @@ class ChunkFiles:
     def _opened(self, at: Shape, size: int | None = None) -> Iterator[int]:
         """Open the file of a chunk, of this size if one is given."""
         try:
-            fileno = os.open(self._path_of(at), os.O_RDONLY)
+            with descriptor(self._path_of(at)) as fileno:
+                if size is not None and os.fstat(fileno).st_size != size:
+                    raise NotReadError
+                yield fileno
         except OSError as error:
             raise NotReadError from error
-        try:
-            if size is not None and os.fstat(fileno).st_size != size:
-                raise NotReadError
-            yield fileno
-        except OSError as error:
-            raise NotReadError from error
-        finally:
-            os.close(fileno)
 
     def _memory(self, use: str, size: int) -> ByteArray:
         """Return memory of this thread for a use; overwritten by the next."""

@@ -11,8 +11,6 @@ import mmap
 import os
 import struct
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -26,6 +24,7 @@ from streameval.arrays.array import (
     Spans,
     check_lengths,
     choose_key,
+    descriptor,
     native_dtype,
     reading,
     refuse_key,
@@ -175,20 +174,8 @@ class NpyArray(Array):
         column = rows * self.dtype.itemsize
         return min(column * columns, max(column, _PANEL_BYTES))
 
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """Open the file and yield its descriptor.
-
-        To make a file object of Python's takes as long as reading 64 KB.
-        """
-        file = os.open(self._path, os.O_RDONLY)
-        try:
-            yield file
-        finally:
-            os.close(file)
-
     def _fill(self, out: AnyArray, spans: Spans) -> None:
-        with self._opened() as file:
+        with descriptor(self._path) as file:
             if not self._header.fortran:
                 if not self._copy(file, out, spans):
                     self._fill_stored(file, out, spans, self.shape)
@@ -247,7 +234,7 @@ class NpyArray(Array):
         window = np.empty((longest, cell_bytes), np.uint8)
         column = np.empty(len(rows), self._header.dtype)
         cells = (column if fortran else out.reshape(-1)).view(np.uint8).reshape(-1, cell_bytes)
-        with self._opened() as file:
+        with descriptor(self._path) as file:
             for number in range(self.shape[1] if fortran else 1):
                 offset = self._offset + number * self.shape[0] * itemsize
                 done = read_scattered(file, offset, rows, pieces, window, cells)
@@ -271,7 +258,7 @@ class NpyArray(Array):
         pieces, longest = pieces_of(place[order], itemsize)
         window, found = np.empty((longest, itemsize), np.uint8), np.empty_like(out)
         cells = found.view(np.uint8).reshape(-1, itemsize)
-        with self._opened() as file:
+        with descriptor(self._path) as file:
             given = file, self._offset, place[order], pieces, window, cells
             if read_scattered(*given) < len(pieces):  # again, which says why, or goes on
                 super()._pick(out, rows, columns)

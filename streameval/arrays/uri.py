@@ -128,18 +128,17 @@ def open_array(
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)
-    if is_remote(uri):
-        files = None
-        _open_remote(uri)  # which says what is wrong with the store
-        with suppress(InputError, OptionError):  # one that can't be listed may be read all the same
-            files = identify(place_of(uri))
-        array = _open_remote(uri)
-    else:
-        with reading(uri, "opened", _CHECK_PATH):
+    with reading(uri, "opened", _CHECK_PATH):
+        if is_remote(uri):
+            files = None
+            _open_remote(uri)  # which says what is wrong with the store
+            with suppress(InputError, OptionError):  # one that can't be listed may still be read
+                files = identify(place_of(uri))
+            array = _open_remote(uri)
+        else:
             path, key = parse_uri(uri)
             files = identify(_files_of(path, key))
             array = _open_file(path, key, uri)
-    with reading(uri, "opened", _CHECK_PATH):
         return _settled(array, files, fill_missing)
 
 

@@ -51,7 +51,8 @@ from streameval.kernels.words import (
 )
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
-BEST_ROWS = {"blas": 1024, "words": 512, "unit": 256, "digits": 256}  # queries of a tile
+BEST_ROWS = {"blas": 1024, "words": 1024, "unit": 256, "digits": 256}  # queries of a tile
+COUNTED_ROWS = {**BEST_ROWS, "words": 512}  # that is counted: of words it stays in L3 until then
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
 SLICE = 1024  # columns that BLAS adds up at most: each adds to the error that is to be assumed
 SLICE_ITEMS = 2048  # gallery rows whose products are held beside those of the slices before
@@ -276,13 +277,12 @@ def taken_bytes(rows: int, width: int) -> int:
     return word_bytes(rows, width) + 4 * rows * width if chosen_way() == "words" else 0
 
 
-def best_rows() -> int:
-    """Return how many queries a tile is best of.
+def best_rows(*, counted: bool = False) -> int:
+    """Return how many queries a tile is best of, or one that is counted next.
 
-    BLAS packs gallery rows anew for each tile. The matrix unit keeps the queries' panels in L2. A
-    smaller tile of words stays in L3 until it is counted.
+    BLAS packs gallery rows anew for each tile. The matrix unit keeps the queries' panels in L2.
     """
-    return BEST_ROWS[chosen_way()]
+    return (COUNTED_ROWS if counted else BEST_ROWS)[chosen_way()]
 
 
 @cache

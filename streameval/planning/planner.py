@@ -216,7 +216,7 @@ def _usual_tile(problem: Problem) -> Span:
     each = problem.pairs.positives // max(problem.queries, 1) + problem.thresholds + problem.edges
     most = min(COLUMNS, WIDE_BYTES // gallery_row_bytes(problem.data)) // TILE_ITEMS
     wider = max(most, 1) if each > MANY_EDGES else 1
-    return best_rows() // wider, wider * TILE_ITEMS
+    return best_rows(counted=wider == 1) // wider, wider * TILE_ITEMS
 
 
 def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:

@@ -251,7 +251,7 @@ def label_column(values: npt.ArrayLike, what: str, *, optional: bool = False) ->
         numbers
         and not optional
         and f"{needed} (whole numbers stored as floats: convert with .astype('int64'))",
-        kind not in "iufUS" and needed,
+        kind not in "ufUS" and needed,
         kind == "u"
         and array.max(initial=0) > np.iinfo(np.int64).max
         and f"{what} holds {array.max()}, beyond int64; give such labels as strings",

@@ -1,5 +1,6 @@
 """What tests use of `streameval.planning` beside its public names."""
 
+from streameval.kernels.multiplier import best_rows as best_rows
 from streameval.planning.plan import Limits as Limits
 from streameval.planning.plan import Plan as Plan
 from streameval.planning.plan import Task as Task
@@ -28,6 +29,7 @@ __all__ = [
     "ShotSizes",
     "Task",
     "Workers",
+    "best_rows",
     "make_plan",
     "search_plan",
 ]
