@@ -6,7 +6,10 @@ from functools import cache, partial
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
+from llvmlite import binding as llvm
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler import CompileResult
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
 
 from streameval.errors import warn
@@ -32,15 +35,85 @@ def compiled(function: Any = None, *, fastmath: Any = False, inline: Any = "neve
 
 
 _Usual: Any = FunctionCache
+_UsualForm: Any = CompileResultCacheImpl
+_Result: Any = CompileResult
+_known: Any = lookup_environment
+_Named = tuple[str, list[Any], str]  # an environment's module, its constants, its name
+
+
+class _Form(_UsualForm):  # type: ignore[misc]
+    """A kernel as it is kept; what only the compilation of others asks for is left until then.
+
+    Numba parses the code that a kernel is inlined from, and imports the modules that it was
+    compiled from: half of the time that it takes to load one.
+    """
+
+    def get_filename_base(self, *given: Any) -> str:
+        """Return the name of the files; numba can't read what they hold."""
+        return f"{super().get_filename_base(*given)}.linked-late"
+
+    def reduce(self, kernel: Any) -> tuple[Any, ...]:
+        """Return what is kept of a compiled kernel."""
+        (name, _, (machine, bitcode)), about, own, *rest, others = kernel._reduce()
+        names = about.llvm_func_name, about.llvm_cpython_wrapper_name, about.llvm_cfunc_wrapper_name
+        entries = "\n".join(f'define void @"{one}"() {{ ret void }}' for one in names)
+        library = name, "object", (machine, llvm.parse_assembly(entries).as_bitcode())
+        return library, bitcode, about, _named(own), rest, [_named(one) for one in others]
+
+    def rebuild(self, target_context: Any, kept: tuple[Any, ...]) -> Any:
+        """Return a compiled kernel of what has been kept."""
+        library, bitcode, about, own, rest, others = kept
+        environments = tuple(_environment(*one) for one in others)
+        kernel: Any = _Result._rebuild(
+            target_context, library, about, _environment(*own), *rest, environments
+        )
+        kernel.library._get_module_for_linking = cache(partial(llvm.parse_bitcode, bitcode))
+        return kernel
+
+
+def _named(environment: Any) -> _Named:
+    _, (module, constants, name) = environment.__reduce__()
+    return module, constants, name
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Return the environment of compiled code, of whose module it needs no more than the name."""
+    environment = _known(name)
+    if environment is None:
+        environment = Environment({"__name__": module})
+        environment.consts[:] = constants
+        environment.env_name = name
+        Environment._memo[name] = environment
+    return environment
 
 
 class _Cache(_Usual):  # type: ignore[misc]
+    _impl_class = _Form
+
+    def __init__(self, function: Any) -> None:
+        self._py_func = function
+
+    def _may_keep(self) -> bool:
+        """Return whether there is a folder to keep the kernel in; look for one when it is called.
+
+        Numba writes a file to see whether it can.
+        """
+        if "_enabled" not in vars(self):
+            try:
+                super().__init__(self._py_func)
+            except (OSError, RuntimeError):  # numba knows of no folder
+                _say("anywhere", "neither beside their sources nor in a folder of the user")
+                self.disable()
+        return bool(self._enabled)
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a kernel that has been kept; None where it has to be compiled.
 
         Numba would load all that it compiles with first, and SciPy for it: a quarter of a second.
         """
         rtsys.initialize(target_context)
+        if not self._may_keep():
+            return None
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
@@ -49,13 +122,13 @@ class _Cache(_Usual):  # type: ignore[misc]
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            _say(self.cache_path, error.strerror or str(error))
+            _say(f"in {self.cache_path}", error.strerror or str(error))
 
 
 @cache
-def _say(folder: str, reason: str) -> None:
+def _say(where: str, reason: str) -> None:
     """Warn, once a process, that compiled functions are not kept."""
     warn(
-        f"compiled kernels can't be kept in {folder} ({reason}): each process compiles them again; "
+        f"compiled kernels can't be kept {where} ({reason}): each process compiles them again; "
         "make room, or name another folder in NUMBA_CACHE_DIR"
     )

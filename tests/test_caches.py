@@ -97,6 +97,58 @@ def test_an_import_leaves_compiled_kernels_alone(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
+CALLS = """
+import numpy as np
+from streameval import compilation
+
+@compilation.compiled
+def counted(number):
+    if number < 0:
+        raise ValueError("less than none")
+    return np.arange(number).sum()
+
+@compilation.compiled
+def twice(number):
+    return 2 * counted(number)
+"""
+
+
+def test_a_kernel_is_inlined_from_one_that_was_kept(tmp_path: Path) -> None:
+    (tmp_path / "called.py").write_text(CALLS)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+
+    def says(code: str) -> str:
+        command = [sys.executable, "-c", f"import called; {code}"]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True)
+        return (done.stdout + done.stderr).decode()
+
+    assert says("print(called.counted(4))") == "6\n"
+    assert says("print(called.twice(4), called.counted(5))") == "12 10\n"
+    for kept in (tmp_path / "__pycache__").glob("*counted*.nb?"):
+        kept.unlink()
+    before = kernels(tmp_path)
+    assert len(before) == 2  # a list of what is kept, and the one that calls
+    assert says("print(called.twice(5))") == "20\n"
+    assert "ValueError: less than none" in says("called.twice(-1)")
+    assert kernels(tmp_path) == before
+
+
+def test_kernels_are_compiled_where_none_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "called.py").write_text(CALLS)
+    for name in ("__pycache__", "file"):
+        (tmp_path / name).touch()
+    nowhere = {"HOME": "file", "XDG_CACHE_HOME": "file"}
+    environment = {**os.environ, **nowhere, "PYTHONPATH": str(PACKAGE.parent)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-c", "import called; print(called.counted(4), called.twice(4))"]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "6 12\n"
+    assert done.stderr.count("compiled kernels can't be kept anywhere") == 1
+
+
 class Pauses(se.Progress):
     """Notes when work waits, and for what."""
 

@@ -256,6 +256,8 @@ class Metric:
         be.
         """
         for template in (self.name, *self.also):
+            if template[0].lower() != name[:1].lower():  # no pattern need be compiled
+                continue
             found = _pattern(template).fullmatch(name)
             if found is None:
                 continue
