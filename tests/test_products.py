@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from support.kernels import (
     CORETYPE,
+    FEW_ROWS,
     ITEMS,
     MOST_COLUMNS,
     PLAIN_WORDS,
@@ -175,12 +176,32 @@ def both_sides(kind: str, width: int) -> tuple[Float32, Float32]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
     q, g = both_sides(kind, width)
-    u = 2.0**-24
-    bound = multiplied(q, g).roundings[:, None] * u
+    assert_close(product_of(q, g), q, g, multiplied(q, g).roundings)
+
+
+def assert_close(found: Float32, q: Float32, g: Float32, roundings: Array) -> None:
+    """Assert that products differ from exact ones by no more than so many roundings."""
+    bound = roundings[:, None] * 2.0**-24
     norms = [np.linalg.norm(side.astype(np.float64), axis=1) for side in (q, g)]
     magnitude = norms[0][:, None] * norms[1]
-    error = np.abs(product_of(q, g) - q.astype(np.float64) @ g.astype(np.float64).T)
-    assert np.all(error <= (bound / (1 - bound) + width * 2.0**-52) * magnitude)
+    error = np.abs(found - q.astype(np.float64) @ g.astype(np.float64).T)
+    assert np.all(error <= (bound / (1 - bound) + q.shape[1] * 2.0**-52) * magnitude)
+
+
+@pytest.mark.parametrize("width", [1, 7, 33, 512, 1024, 2100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_few_queries_are_as_close_as_they_say(width: int, kind: str) -> None:
+    q, g = both_sides(kind, width)
+    memory = np.empty(0, np.uint8)
+    wide = np.full((len(g), width + 3), np.nan, np.float32)  # rows that do not follow each other
+    wide[:, 1:-2] = g
+    for queries in (1, 2, 3, FEW_ROWS - 1, FEW_ROWS):
+        for items in (0, 1, 2, 3, 4, 5, len(g)):
+            some = q[:queries], wide[:items, 1:-2]
+            product = blas_product(*some, memory)
+            out = np.full((queries, items), np.nan, np.float32)
+            product.write(np.arange(queries), out)
+            assert_close(out, *some, product.roundings)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -15,6 +16,7 @@ intrinsic: Any = _intrinsic
 _get_or_insert: Any = cgutils.get_or_insert_function
 alloca: Any = cgutils.alloca_once_value
 global_constant: Any = cgutils.global_constant
+carray: Any = numba.carray  # type: ignore[attr-defined]
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
@@ -119,3 +121,13 @@ def trailing_zeros(typing_context, number):  # type: ignore[no-untyped-def]
         return call(builder, "llvm.cttz.i32", args[0], I1(1), returns=I32)
 
     return types.int32(types.uint32), generate
+
+
+@intrinsic
+def pointer(typing_context, address):  # type: ignore[no-untyped-def]
+    """Return an address as a pointer."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), generate

@@ -8,7 +8,7 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     filters       tiles of float32 products, and of float64 ones for rows left in doubt
     marks         tiles of marks: pairs that one digit can't rule out, by a `sieve` (`sieve_units`)
     multiplier    what multiplies: BLAS, the `matrix_unit` (`plain_unit`) with rows in `panels`, or
-                  vectors (`vector_unit`, `word_unit`) with rows in `words`
+                  vectors (`vector_unit`, `word_unit`) with rows in `words`; a `few` as they lie
     processor     which kernels OpenBLAS should take, by the description of the processor
     counting      the counter of ranks and thresholds; `settling` of pairs in doubt
     extremes      counters of the least and greatest distance, and of the nearest negatives

@@ -19,6 +19,7 @@ import numpy as np
 import threadpoolctl
 
 from streameval.errors import OptionError, warn
+from streameval.kernels.few import multiply_few
 from streameval.kernels.matrix_unit import (
     ITEMS,
     LINE_BYTES,
@@ -96,10 +97,7 @@ Multiplier = Callable[[Float32Array, ByteArray], Product]
 
 
 def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) -> Product:
-    """Return products by BLAS, as NumPy calls it; gallery rows are taken as they are.
-
-    OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
-    """
+    """Return products in float32, by BLAS as NumPy calls it; gallery rows are taken as they are."""
     width = queries.shape[1]
     slices = max(-(-width // SLICE), 1)
     step = max(-(-width // slices), 1)
@@ -107,26 +105,25 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
 
     def write(query: IntArray, out: Float32Array) -> None:
         rows = queries[in_sequence(query)]
-        if len(rows) > FEW_ROWS:
-            for left in range(0, len(items), together):
-                part = slice(left, left + together)
-                _add_up(rows, items[part], step, out[:, part])
-            return
-        padded = np.zeros((FEW_ROWS, width), np.float32)
-        padded[: len(out)] = rows
-        few = np.empty((len(items), FEW_ROWS), np.float32)
-        _add_up(items, padded, step, few)
-        out[...] = few[:, : len(out)].T
+        for left in range(0, len(items), together):
+            part = slice(left, left + together)
+            _add_up(rows, items[part], step, out[:, part])
 
     return Product(np.full(len(queries), step + slices - 1.0), write)
 
 
 def _add_up(left: Float32Array, right: Float32Array, step: int, out: Float32Array) -> None:
     """Write the products of rows, slices of their columns added up."""
-    np.matmul(left[:, :step], right[:, :step].T, out=out)
+    multiplied = _by_blas if len(left) > FEW_ROWS else multiply_few
+    multiplied(left[:, :step], right[:, :step], out)
     for start in range(step, left.shape[1], step):
-        part = slice(start, start + step)
-        out += left[:, part] @ right[:, part].T
+        part, more = slice(start, start + step), np.empty(out.shape, np.float32)
+        multiplied(left[:, part], right[:, part], more)
+        out += more
+
+
+def _by_blas(left: Float32Array, right: Float32Array, out: Float32Array) -> None:
+    np.matmul(left, right.T, out=out)
 
 
 def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: ByteArray) -> Product:
@@ -235,7 +232,8 @@ def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
         start, each = 450e-9, 2e-9
     elif chosen_way() == "words":
         start, each = 350e-9, chosen_instructions().share * each
-    seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
+    few = np.where(count > 0, 40e-9 + 18e-9 * count, 0)
+    seconds = np.where(count > FEW_ROWS, start + each * count, few)
     scaled: FloatArray = seconds * (width / 512)
     return scaled
 

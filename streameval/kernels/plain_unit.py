@@ -6,14 +6,10 @@ are for tests of the digit product, and for those who look for an error in it.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
-from numba import types
 
 from streameval.compilation import compiled
-from streameval.distances.llvm import intrinsic
+from streameval.distances.llvm import carray, pointer
 from streameval.kernels.matrix_unit import (
     DIGITS,
     ITEM_STEP_BYTES,
@@ -24,18 +20,6 @@ from streameval.kernels.matrix_unit import (
     TILE_BYTES,
     TILE_ROWS,
 )
-
-carray: Any = numba.carray  # type: ignore[attr-defined]
-
-
-@intrinsic
-def pointer(typing_context, address):  # type: ignore[no-untyped-def]
-    """Return an address as a pointer."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.intp), generate
 
 
 @compiled

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import cgutils
 
@@ -35,17 +34,18 @@ from streameval.distances.llvm import (
     I64,
     alloca,
     call,
+    carray,
     clear,
     for_blocks,
     halved,
     load,
+    pointer,
     spread,
     store,
     vector,
 )
 from streameval.kernels.limits import is_wanted
 from streameval.kernels.matrix_unit import STEP, TILE_ROWS, at_offset, instruction
-from streameval.kernels.plain_unit import pointer
 from streameval.kernels.vector_unit import (
     FOURS,
     HALVES,
@@ -57,8 +57,6 @@ from streameval.kernels.vector_unit import (
     add_products,
     loaded,
 )
-
-carray: Any = numba.carray  # type: ignore[attr-defined]
 
 QUERIES = 32  # that the matrix unit takes at a time
 HEAD = 16 * ITEMS  # bytes of its biases, weights and limits

@@ -11,18 +11,25 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import cgutils
 
 from streameval.compilation import compiled
 from streameval.distances import llvm
-from streameval.distances.llvm import FLOAT, I16, I32, I64, alloca, call, spread, vector
+from streameval.distances.llvm import (
+    FLOAT,
+    I16,
+    I32,
+    I64,
+    alloca,
+    call,
+    carray,
+    pointer,
+    spread,
+    vector,
+)
 from streameval.kernels.matrix_unit import LINE_BYTES, at_offset, instruction, transposed
-from streameval.kernels.plain_unit import pointer
 from streameval.kernels.vector_unit import FOURS, ITEMS, LANES, WHOLE, Adder, add_products
-
-carray: Any = numba.carray  # type: ignore[attr-defined]
 
 SLICE = 32  # columns whose products are added up without rounding
 COLUMNS = 32  # packed together: a register of words

@@ -23,7 +23,7 @@ import numpy as np
 from streameval.errors import InputError
 from streameval.kernels.counting import COLUMNS, MOST_ITEMS
 from streameval.kernels.marks import MARKED
-from streameval.kernels.multiplier import best_rows
+from streameval.kernels.multiplier import FEW_ROWS, best_rows
 from streameval.kernels.tiles import DOUBTS
 from streameval.planning.operands import Sizes, gallery_row_bytes, halved, operand_parts
 from streameval.planning.plan import (
@@ -209,13 +209,13 @@ def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
 
 
 def _usual_tile(problem: Problem) -> Span:
-    """Return query rows and gallery items of a tile: fewer and longer rows where edges are many.
+    """Return query rows and gallery items of a tile: longer rows where edges are many, or rows few.
 
     No longer than is counted at a time: in pieces, a row that is crowded would not be refined.
     """
     each = problem.pairs.positives // max(problem.queries, 1) + problem.thresholds + problem.edges
-    most = min(COLUMNS, WIDE_BYTES // gallery_row_bytes(problem.data)) // TILE_ITEMS
-    wider = max(most, 1) if each > MANY_EDGES else 1
+    most = max(min(COLUMNS, WIDE_BYTES // gallery_row_bytes(problem.data)) // TILE_ITEMS, 1)
+    wider = most if each > MANY_EDGES else min(most, 2) if problem.queries <= FEW_ROWS else 1
     return best_rows(counted=wider == 1) // wider, wider * TILE_ITEMS
 
 
