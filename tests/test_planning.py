@@ -255,6 +255,20 @@ def test_shards_of_threads_have_as_much_work(
         assert part.size == 0 or np.ptp(part) <= 3 * work.max()
 
 
+def test_small_shards_are_smaller_where_features_are_wide() -> None:
+    def sizes(gallery: int, width: int) -> tuple[list[int], int]:
+        problem = ordinary(gallery=gallery, width=width, chunks=(1, width))
+        plan = plan_of(problem, memory=1e12, threads=2)
+        return [stop - start for start, stop in (task.gallery for task in plan.tasks)], plan.block
+
+    assert sizes(100_000, 128)[0] == [50_000] * 2
+    assert sizes(500_000, 128)[0] == [187_500] * 2 + [62_500] * 2
+    assert sizes(500_000, 512)[0] == [187_500] * 2 + [15_625] * 8
+    few, block = sizes(100_000, 2048)
+    assert few == [37_500] * 2 + [6250] * 4  # no more tiles than there would be
+    assert block > 6250
+
+
 def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:
     many = replace(ORDINARY, queries=20_000)
     assert {task.queries for task in plan_of(many, memory=4e9).tasks} == {(0, 20_000)}
@@ -271,7 +285,7 @@ def test_where_positives_are_many_each_thread_takes_its_own_queries() -> None:
         return len({task.queries for task in tasks}), len({task.gallery for task in tasks})
 
     assert cuts(100_000, 10_000_000) == (2, 1)
-    assert cuts(100_000, 40_000) == (1, 2)
+    assert cuts(100_000, 40_000) == (1, 4)
     computed = np.arange(1000, 100_001, 1000), np.array([512])  # chunks, each of them once
     assert cuts(100_000, 10_000_000, edges=computed)[0] == 1
     assert cuts(100_000_000, 10_000_000)[0] == 1

@@ -262,7 +262,7 @@ def test_any_memory_and_threads_that_fit_the_plan_lose_nothing(
 ) -> None:
     counted = stop_in_the_middle(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.planning.planner.SHARDS_PER_THREAD", 9)
+        patch.setattr("streameval.planning.shards.SHARDS_PER_THREAD", 9)
         found = run(folder, **{"threads": 2, **change})
     assert attempts(folder) - counted <= 75 - counted + 2  # what ran beside the failing task
     assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)

@@ -15,8 +15,8 @@ from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings, as_line
 from streameval.ledger.state import State
 from streameval.metrics.groups import PositiveCameras
-from streameval.planning.planner import ROW_PAIRS
 from streameval.planning.range import UNUSED
+from streameval.planning.shards import ROW_PAIRS
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.saved import plain

@@ -16,9 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
-
-import numpy as np
 
 from streameval.errors import InputError
 from streameval.kernels.counting import COLUMNS, MOST_ITEMS
@@ -28,19 +25,17 @@ from streameval.kernels.tiles import DOUBTS
 from streameval.planning.operands import Sizes, gallery_row_bytes, halved, operand_parts
 from streameval.planning.plan import (
     FAN_IN,
-    SHARDS_PER_THREAD,
     Layout,
     Limits,
     Plan,
     Process,
     Task,
-    pieces,
     ranges,
     refusal,
 )
 from streameval.planning.problem import Holders, Problem
-from streameval.stretches import cumulated
-from streameval.typing import IntArray, Span
+from streameval.planning.shards import SMALL_SHARD, cut_gallery
+from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 MANY_EDGES = 128  # of a query: to lay them out for each row of a tile takes as long as to count it
@@ -56,8 +51,6 @@ PLACE_BYTES = 2  # of a pair, in one's part of a tile: between which edges it li
 POSITIVE_COLUMNS = 10
 FEW_POSITIVES = 1 << 17  # which a shard counts for in some milliseconds
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
-ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
-SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 STRIP_ROWS = 16  # at least, of files of fewer rows
@@ -194,7 +187,7 @@ def _feature_tasks(problem: Problem, process: Process, cut: Sizes) -> tuple[Task
         chunk = max(problem.data.chunks[0], 1)
         unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
         most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
-        shards = _shards(problem, unit, most, process, _work(problem, cut.queries))
+        shards = cut_gallery(problem, process, cut, unit, most)
     return tuple(Task(q, g) for q in ranges(problem.queries, cut.queries) for g in shards)
 
 
@@ -249,50 +242,6 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:
             raise refusal(problem, process, parts, "raise --memory or lower --threads")
         cut = smaller
     return cut
-
-
-def _work(problem: Problem, queries: int) -> IntArray | None:
-    """Return the work of items spread evenly over the gallery; None where it is that of all."""
-    taking_part = problem.pairs.taking_part
-    return None if taking_part is None else ROW_PAIRS + queries * taking_part
-
-
-def _shards(
-    problem: Problem, unit: int, most: int, process: Process, work: IntArray | None
-) -> list[Span]:
-    """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
-
-    A shard costs as much a query as some thousand items: a small gallery has none to spare. On a
-    cluster all are small. `unit` rows stay together; a shard has about as much work as `most` rows
-    at most.
-    """
-    threads, gallery = process.threads, problem.gallery
-    large, edges = gallery, problem.data.edges
-    if process.workers:  # they come and go
-        threads = process.shares
-    elif threads > 1 and gallery >= SMALL_SHARD * process.shares:
-        large = gallery * (SHARDS_PER_THREAD - 1) // SHARDS_PER_THREAD
-    large = min(-(-large // unit) * unit, gallery)
-    shards = []
-    for begin, end in ((0, large), (large, gallery)):
-        count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
-        shards += _evenly((begin, end), count, unit, gallery, work)
-    if edges is not None:  # on to the end of a chunk
-        ends = edges[0][np.searchsorted(edges[0], [end for _, end in shards])]
-        shards = list(pairwise([0, *np.unique(ends).tolist()]))
-    return shards or [(0, 0)]
-
-
-def _evenly(span: Span, count: int, unit: int, gallery: int, work: IntArray | None) -> list[Span]:
-    """Cut a range of the gallery into parts of about as much work: of whole units, but the last."""
-    begin, end = span
-    if work is None:
-        return pieces(span, max(-(-(end - begin) // (count * unit)), 1) * unit)
-    before, places = cumulated(work), np.linspace(0, gallery, len(work) + 1)
-    first, last = np.interp(span, places, before)
-    cuts = np.interp(np.linspace(first, last, count + 1)[1:-1], before, places)
-    inside = np.clip(np.rint(cuts / unit).astype(np.int64) * unit, begin, end)
-    return list(pairwise(np.unique([begin, *inside, end]).tolist()))
 
 
 def _matrix_parts(problem: Problem, process: Process, cut: Sizes) -> Holders:

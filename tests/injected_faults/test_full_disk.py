@@ -27,9 +27,9 @@ SIZE = 4 << 20  # bytes of the disk
 THEN = """
 import os, pathlib, sys
 from dataclasses import replace
-from streameval.planning import planner
+from streameval.planning import planner, shards
 from support.run import checkpoint_module as checkpoint, count, passes_module as passes
-planner.TILE_ITEMS = planner.SMALL_SHARD = 60  # many tasks
+planner.TILE_ITEMS = planner.SMALL_SHARD = shards.SMALL_SHARD = 60  # many tasks
 planner.TARGET_BLOCK_BYTES = planner.TASK_FLOPS = 1
 disk = pathlib.Path("disk")
 def fill():

@@ -5,7 +5,6 @@ from streameval.planning.plan import Limits as Limits
 from streameval.planning.plan import Plan as Plan
 from streameval.planning.plan import Task as Task
 from streameval.planning.plan import Workers as Workers
-from streameval.planning.planner import ROW_PAIRS as ROW_PAIRS
 from streameval.planning.planner import make_plan as make_plan
 from streameval.planning.problem import Data as Data
 from streameval.planning.problem import IdentitySizes as IdentitySizes
@@ -14,6 +13,7 @@ from streameval.planning.problem import Problem as Problem
 from streameval.planning.problem import ShotSizes as ShotSizes
 from streameval.planning.range import Range as Range
 from streameval.planning.search import search_plan as search_plan
+from streameval.planning.shards import ROW_PAIRS as ROW_PAIRS
 from streameval.single_shot.ahead import SHOT_RANKS as SHOT_RANKS
 
 __all__ = [
