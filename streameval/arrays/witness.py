@@ -61,13 +61,13 @@ class Readings:
         for name, (rows, digests) in other.rows.items():
             known, own = self.rows.get(name, (rows[:0], digests[:0]))
             if not check_rows(name, (known, own), rows, digests):
-                at = np.searchsorted(known, rows)
-                new = at == len(known)
-                new[~new] = known[at[~new]] != rows[~new]
-                known, own = (
-                    np.insert(known, at[new], rows[new]),
-                    np.insert(own, at[new], digests[new]),
-                )
+                at, last = np.searchsorted(known, [rows[0], rows[-1] + 1])
+                if at < last:  # some lie between them, or are the same
+                    at = np.searchsorted(known, rows)
+                    new = at == len(known)
+                    new[~new] = known[at[~new]] != rows[~new]
+                    at, rows, digests = at[new], rows[new], digests[new]
+                known, own = np.insert(known, at, rows), np.insert(own, at, digests)
             self.rows[name] = known, own
 
     def joined(self) -> Readings:
@@ -141,6 +141,8 @@ def check_rows(
     numbers, expected = known
     within = slice(*np.searchsorted(numbers, [rows[0], rows[-1] + 1]).tolist())
     numbers, expected = numbers[within], expected[within]
+    if not len(numbers):
+        return False
     every = np.array_equal(numbers, rows)
     at = slice(None) if every else np.searchsorted(rows, numbers)
     differs = (rows[at] == numbers) & (digests[at] != expected)

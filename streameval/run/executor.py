@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -162,12 +163,22 @@ class ThreadExecutor:
             running: dict[int, Future[Part]] = {}
             errors: dict[int, BaseException] = {}
             pending = iter(items.items())
+            failed = threading.Event()
+
+            def compute(item: Item) -> Part:
+                if failed.is_set():
+                    raise Cancelled
+                try:
+                    return run_task(work, job, item, watch)
+                except BaseException:
+                    failed.set()
+                    raise
 
             def start() -> None:
-                """Start as many as there are threads; what could not start is held back."""
-                while len(running) < self.threads and (following := next(pending, None)):
+                """Start as many as there are threads, and one that the first of them goes on to."""
+                while len(running) <= self.threads and (following := next(pending, None)):
                     index, item = following
-                    running[index] = pool.submit(run_task, work, job, item, watch)
+                    running[index] = pool.submit(compute, item)
 
             try:
                 start()
@@ -186,5 +197,6 @@ class ThreadExecutor:
                 if errors:
                     raise errors[min(errors)]
             except BaseException:
+                failed.set()
                 watch.cancel()
                 raise
