@@ -49,8 +49,8 @@ class _Form(_UsualForm):  # type: ignore[misc]
     """
 
     def get_filename_base(self, *given: Any) -> str:
-        """Return the name of the files; numba can't read what they hold."""
-        return f"{super().get_filename_base(*given)}.linked-late"
+        """Return the name of the files; numba can't read what they hold, in a form of a number."""
+        return f"{super().get_filename_base(*given)}.linked-late-1"
 
     def reduce(self, kernel: Any) -> tuple[Any, ...]:
         """Return what is kept of a compiled kernel."""
@@ -102,8 +102,8 @@ class _Cache(_Usual):  # type: ignore[misc]
             try:
                 super().__init__(self._py_func)
             except (OSError, RuntimeError):  # numba knows of no folder
-                _say("anywhere", "neither beside their sources nor in a folder of the user")
                 self.disable()
+                _say("anywhere", "neither beside their sources nor in a folder of the user")
         return bool(self._enabled)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numba
 import pytest
-from support.kernels import forget_older_kernels, pausing_for_compilation
+from support.kernels import CALLED, CALLERS, forget_older_kernels, pausing_for_compilation
 
 import streameval
 import streameval as se
@@ -26,27 +26,31 @@ def at(path: Path, seconds: int) -> Path:
 
 
 def test_kernels_older_than_any_source_are_forgotten(tmp_path: Path) -> None:
-    at(tmp_path / "kernel.py", 10)
-    at(tmp_path / "called.py", 30)
+    sources = [at(tmp_path / "kernel.py", 10), at(tmp_path / "called.py", 30)]
     old = at(tmp_path / "__pycache__" / "kernel.f-1.py311.nbi", 20)
     new = at(tmp_path / "__pycache__" / "called.g-1.py311.nbi", 40)
-    assert forget_older_kernels([tmp_path]) == [old]
+    assert forget_older_kernels(sources, [tmp_path]) == [old]
     assert list(old.parent.iterdir()) == [new]
-    assert forget_older_kernels([tmp_path]) == []
+    assert forget_older_kernels(sources, [tmp_path]) == []
 
 
 def test_kernels_are_older_than_a_source_of_another_folder(tmp_path: Path) -> None:
     folders = [tmp_path / "distances", tmp_path / "kernels"]
-    at(folders[0] / "sums.py", 30)
-    at(folders[1] / "counting.py", 10)
+    sources = [at(folders[0] / "sums.py", 30), at(folders[1] / "counting.py", 10)]
     old = at(folders[1] / "__pycache__" / "counting.f-1.py311.nbi", 20)
-    assert forget_older_kernels(folders) == [old]
+    assert forget_older_kernels(sources, folders) == [old]
 
 
 def test_a_folder_without_kernels_is_left_alone(tmp_path: Path) -> None:
-    at(tmp_path / "kernel.py", 10)
-    assert forget_older_kernels([tmp_path]) == []
-    assert forget_older_kernels([tmp_path / "absent"]) == []
+    source = at(tmp_path / "kernel.py", 10)
+    assert forget_older_kernels([source], [tmp_path]) == []
+    assert forget_older_kernels([source], [tmp_path / "absent"]) == []
+    assert forget_older_kernels([tmp_path / "absent.py"], [tmp_path]) == []
+
+
+def test_kernels_are_forgotten_wherever_they_are_kept() -> None:
+    kept = {path.parent for path in PACKAGE.rglob("*.py") if "@compiled" in path.read_text()}
+    assert kept <= {(PACKAGE / folder).resolve() for folder in (*CALLED, *CALLERS)}
 
 
 KINDS = """

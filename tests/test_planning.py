@@ -263,7 +263,7 @@ def test_small_shards_are_smaller_where_features_are_wide() -> None:
 
     assert sizes(100_000, 128)[0] == [50_000] * 2
     assert sizes(500_000, 128)[0] == [187_500] * 2 + [62_500] * 2
-    assert sizes(500_000, 512)[0] == [187_500] * 2 + [15_625] * 8
+    assert sizes(500_000, 512)[0] == [187_500] * 2 + [20_834] * 5 + [20_830]
     few, block = sizes(100_000, 2048)
     assert few == [37_500] * 2 + [6250] * 4  # no more tiles than there would be
     assert block > 6250

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from support.kernels import (
     item_bytes,
     multiply,
     panels_of,
+    slice_bytes,
     supported,
     word_product,
 )
@@ -202,6 +204,20 @@ def test_products_of_few_queries_are_as_close_as_they_say(width: int, kind: str)
             out = np.full((queries, items), np.nan, np.float32)
             product.write(np.arange(queries), out)
             assert_close(out, *some, product.roundings)
+
+
+@pytest.mark.parametrize("queries", [FEW_ROWS, 40])
+def test_slices_take_no_more_memory_than_is_planned(queries: int) -> None:
+    q, g = np.ones((queries, 4096), np.float32), np.ones((2100, 4096), np.float32)
+    product, every = blas_product(q, g, np.empty(0, np.uint8)), np.arange(queries)
+    out = np.empty((queries, 2100), np.float32)
+    product.write(every, out)  # kernels are loaded
+    tracemalloc.start()
+    product.write(every, out)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken <= slice_bytes(queries, 2100, 4096) + (100 << 10)  # and what a sum is buffered in
+    assert (out == 4096).all()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,34 @@ def test_what_runs_beside_a_failing_item_comes_before_its_error() -> None:
         assert failed.wait(PATIENCE)
         return item
 
+    done = ThreadExecutor(2).run(work(compute), JOB, {0: 0, 1: 1, 2: 2}, Watch(Progress()))
+    assert next(done) == ((0,), 0)
+    with pytest.raises(InputError, match="item 1"):
+        next(done)
+
+
+def test_a_task_that_begins_late_is_done_though_one_after_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = threading.Event()
+
+    class Late(ThreadPoolExecutor):
+        def submit(self, function: Any, /, index: int, *given: Any) -> Any:
+            def begin() -> Any:
+                if index == 0:
+                    assert failed.wait(PATIENCE)
+                    time.sleep(0.05)  # until it is known
+                return function(index, *given)
+
+            return super().submit(begin)
+
+    def compute(item: int, watch: Watch) -> int:
+        if item == 1:
+            failed.set()
+            raise InputError("item 1")
+        return item
+
+    monkeypatch.setattr("streameval.run.executor.ThreadPoolExecutor", Late)
     done = ThreadExecutor(2).run(work(compute), JOB, {0: 0, 1: 1, 2: 2}, Watch(Progress()))
     assert next(done) == ((0,), 0)
     with pytest.raises(InputError, match="item 1"):

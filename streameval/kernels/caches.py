@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from numba.core import event
 
-FOLDERS = ("distances", "kernels", "neighbors", "single_shot")
+CALLED = ("distances", "kernels", "neighbors", "single_shot")  # folders that others call into
+CALLERS = (".", "arrays", "expansion", "metrics", "protocols", "reranking", "sources")
 
 
 class Pausable(Protocol):
@@ -60,17 +61,18 @@ def forget_stale_kernels() -> None:
     Called where work starts, before a kernel is first run.
     """
     root = Path(__file__).parent.parent
-    forget_older_kernels([root / folder for folder in FOLDERS])
+    called = [root / folder for folder in CALLED]
+    sources = [root / "compilation.py", *(path for one in called for path in one.glob("*.py"))]
+    forget_older_kernels(sources, [*called, *(root / folder for folder in CALLERS)])
 
 
-def forget_older_kernels(folders: list[Path]) -> list[Path]:
-    """Delete compiled kernels in folders that are older than any source in them; return them.
+def forget_older_kernels(sources: list[Path], folders: list[Path]) -> list[Path]:
+    """Delete compiled kernels in folders that are older than any of some sources; return them.
 
     numba keeps kernels in the ``__pycache__`` of their sources, where it may write there.
     """
     forgotten = []
     with suppress(OSError, ValueError):  # no source; read-only; another process is at it
-        sources = [source for folder in folders for source in folder.glob("*.py")]
         newest = max(source.stat().st_mtime_ns for source in sources)
         for folder in folders:
             for index in (folder / "__pycache__").glob("*.nbi"):

@@ -97,7 +97,7 @@ Multiplier = Callable[[Float32Array, ByteArray], Product]
 
 
 def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) -> Product:
-    """Return products in float32, by BLAS as NumPy calls it; gallery rows are taken as they are."""
+    """Return products in float32, by BLAS as NumPy calls it, or of a few queries by a loop."""
     width = queries.shape[1]
     slices = max(-(-width // SLICE), 1)
     step = max(-(-width // slices), 1)
@@ -116,8 +116,9 @@ def _add_up(left: Float32Array, right: Float32Array, step: int, out: Float32Arra
     """Write the products of rows, slices of their columns added up."""
     multiplied = _by_blas if len(left) > FEW_ROWS else multiply_few
     multiplied(left[:, :step], right[:, :step], out)
+    more = np.empty(out.shape, np.float32) if step < left.shape[1] else out
     for start in range(step, left.shape[1], step):
-        part, more = slice(start, start + step), np.empty(out.shape, np.float32)
+        part = slice(start, start + step)
         multiplied(left[:, part], right[:, part], more)
         out += more
 

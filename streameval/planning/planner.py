@@ -116,7 +116,7 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: Sizes) -> Hold
         counts["negatives by identity"] = process.threads * problem.identities.task_bytes(
             queries, problem.positives_of(queries), items
         )
-    merged = FAN_IN + 2 if process.workers else process.threads + 1
+    merged = 2 + (FAN_IN if process.workers else process.threads)
     held = process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
     if process.workers:
         return held | {"pairs": problem.job_bytes(cut.round)}

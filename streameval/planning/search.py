@@ -57,7 +57,7 @@ class _Search:
 
     def passed(self, threads: int, queries: int) -> int:
         """Return the bytes of what tasks have found and that waits, and of a sum."""
-        return (2 * threads + 1) * self.row * queries
+        return 2 * (threads + 1) * self.row * queries
 
     def searching(self, process: Process, cut: Sizes) -> Holders:
         """Return what a process holds while tasks run."""

@@ -13,8 +13,8 @@ from streameval.stretches import cumulated
 from streameval.typing import IntArray, Span
 
 ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
-SMALL_SHARD = 16_384  # rows of `FEW_COLUMNS`: of fewer, what a shard costs beside them would show
-FEW_COLUMNS = 128
+SMALL_SHARD = 16_384  # rows of 128 columns: of fewer, what a shard costs beside them would show
+COUNTED = 128  # columns that take as long to multiply as a pair to count
 
 
 def cut_gallery(problem: Problem, process: Process, cut: Sizes, unit: int, most: int) -> list[Span]:
@@ -27,7 +27,8 @@ def cut_gallery(problem: Problem, process: Process, cut: Sizes, unit: int, most:
     threads, gallery, edges = process.threads, problem.gallery, problem.data.edges
     taking_part = problem.pairs.taking_part  # of items spread evenly; None where all do
     work = None if taking_part is None else ROW_PAIRS + cut.queries * taking_part
-    small, large = SMALL_SHARD * FEW_COLUMNS // max(problem.data.width, FEW_COLUMNS), gallery
+    small = SMALL_SHARD * 2 * COUNTED // (COUNTED + max(problem.data.width, COUNTED))
+    large = gallery
     if process.workers:  # they come and go
         threads = process.shares
     elif threads > 1 and gallery >= small * process.shares:

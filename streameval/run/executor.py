@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -163,22 +162,23 @@ class ThreadExecutor:
             running: dict[int, Future[Part]] = {}
             errors: dict[int, BaseException] = {}
             pending = iter(items.items())
-            failed = threading.Event()
+            failed: list[int] = []
 
-            def compute(item: Item) -> Part:
-                if failed.is_set():
+            def compute(index: int, item: Item) -> Part:
+                """Run a task unless one before it has failed."""
+                if any(other < index for other in failed):
                     raise Cancelled
                 try:
                     return run_task(work, job, item, watch)
                 except BaseException:
-                    failed.set()
+                    failed.append(index)
                     raise
 
             def start() -> None:
                 """Start as many as there are threads, and one that the first of them goes on to."""
                 while len(running) <= self.threads and (following := next(pending, None)):
                     index, item = following
-                    running[index] = pool.submit(compute, item)
+                    running[index] = pool.submit(compute, index, item)
 
             try:
                 start()
@@ -197,6 +197,7 @@ class ThreadExecutor:
                 if errors:
                     raise errors[min(errors)]
             except BaseException:
-                failed.set()
                 watch.cancel()
+                for future in running.values():
+                    future.cancel()
                 raise

@@ -3,6 +3,8 @@
 from streameval.kernels import matrix_unit as matrix_unit
 from streameval.kernels import sieve_units as sieve_units
 from streameval.kernels import word_unit as word_unit
+from streameval.kernels.caches import CALLED as CALLED
+from streameval.kernels.caches import CALLERS as CALLERS
 from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
 from streameval.kernels.caches import pausing_for_compilation as pausing_for_compilation
 from streameval.kernels.cells import bin_row as bin_row
@@ -48,6 +50,7 @@ from streameval.kernels.multiplier import has_avx2 as has_avx2
 from streameval.kernels.multiplier import has_vnni as has_vnni
 from streameval.kernels.multiplier import item_bytes as item_bytes
 from streameval.kernels.multiplier import sieve_of as sieve_of
+from streameval.kernels.multiplier import slice_bytes as slice_bytes
 from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
 from streameval.kernels.multiplier import word_product as word_product
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
@@ -88,6 +91,8 @@ __all__ = [
     "ABOVE",
     "AVX512",
     "BEYOND",
+    "CALLED",
+    "CALLERS",
     "CELLS",
     "CORETYPE",
     "FEW_ROWS",
@@ -156,6 +161,7 @@ __all__ = [
     "sieve_of",
     "sieve_units",
     "signs_of",
+    "slice_bytes",
     "span_grid",
     "steps_of",
     "supported",
