@@ -9,7 +9,7 @@ import numba
 from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import CompileResult
-from numba.core.environment import Environment, lookup_environment
+from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
 
 from streameval.errors import warn
@@ -37,7 +37,6 @@ def compiled(function: Any = None, *, fastmath: Any = False, inline: Any = "neve
 _Usual: Any = FunctionCache
 _UsualForm: Any = CompileResultCacheImpl
 _Result: Any = CompileResult
-_known: Any = lookup_environment
 _Named = tuple[str, list[Any], str]  # an environment's module, its constants, its name
 
 
@@ -78,7 +77,7 @@ def _named(environment: Any) -> _Named:
 
 def _environment(module: str, constants: list[Any], name: str) -> Any:
     """Return the environment of compiled code, of whose module it needs no more than the name."""
-    environment = _known(name)
+    environment: Any = Environment._memo.get(name)
     if environment is None:
         environment = Environment({"__name__": module})
         environment.consts[:] = constants

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numba
 import pytest
-from support.kernels import CALLED, CALLERS, forget_older_kernels, pausing_for_compilation
+from support.kernels import CALLED, KEPT, forget_older_kernels, pausing_for_compilation
 
 import streameval
 import streameval as se
@@ -48,9 +49,16 @@ def test_a_folder_without_kernels_is_left_alone(tmp_path: Path) -> None:
     assert forget_older_kernels([tmp_path / "absent.py"], [tmp_path]) == []
 
 
-def test_kernels_are_forgotten_wherever_they_are_kept() -> None:
-    kept = {path.parent for path in PACKAGE.rglob("*.py") if "@compiled" in path.read_text()}
-    assert kept <= {(PACKAGE / folder).resolve() for folder in (*CALLED, *CALLERS)}
+def test_kernels_are_forgotten_wherever_they_are_kept_and_whatever_they_call() -> None:
+    texts = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
+    kernels = {path: text for path, text in texts.items() if "@compiled" in text}
+    assert {path.parent for path in kernels} == {(PACKAGE / folder).resolve() for folder in KEPT}
+    own = {path: text for path, text in texts.items() if path in kernels or "@intrinsic" in text}
+    known = {path for pattern in CALLED for path in PACKAGE.glob(pattern)}
+    for path, text in kernels.items():
+        for name in re.findall(r"^from streameval\.([\w.]+) import", text, re.MULTILINE):
+            called = PACKAGE / f"{name.replace('.', '/')}.py"
+            assert called not in own or called in known, f"{path} calls into {called}"
 
 
 KINDS = """

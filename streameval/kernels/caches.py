@@ -14,8 +14,17 @@ from typing import Any, Protocol
 
 from numba.core import event
 
-CALLED = ("distances", "kernels", "neighbors", "single_shot")  # folders that others call into
-CALLERS = (".", "arrays", "expansion", "metrics", "protocols", "reranking", "sources")
+CALLED = (
+    *("arrays/*.py", "distances/*.py", "kernels/*.py", "reranking/*.py", "single_shot/*.py"),
+    *("compilation.py", "metrics/ranks.py", "stretches.py"),
+)
+"""Sources that kernels of other sources call into, or are kept by."""
+
+KEPT = (
+    *(".", "arrays", "distances", "expansion", "kernels", "metrics", "protocols", "reranking"),
+    *("single_shot", "sources"),
+)
+"""Folders of sources with kernels."""
 
 
 class Pausable(Protocol):
@@ -61,9 +70,8 @@ def forget_stale_kernels() -> None:
     Called where work starts, before a kernel is first run.
     """
     root = Path(__file__).parent.parent
-    called = [root / folder for folder in CALLED]
-    sources = [root / "compilation.py", *(path for one in called for path in one.glob("*.py"))]
-    forget_older_kernels(sources, [*called, *(root / folder for folder in CALLERS)])
+    sources = [path for pattern in CALLED for path in root.glob(pattern)]
+    forget_older_kernels(sources, [root / folder for folder in KEPT])
 
 
 def forget_older_kernels(sources: list[Path], folders: list[Path]) -> list[Path]:

@@ -39,6 +39,7 @@ from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 MANY_EDGES = 128  # of a query: to lay them out for each row of a tile takes as long as to count it
+FEW_WIDER = 2  # times as long are rows of few queries: a tile takes half a millisecond besides
 WIDE_BYTES = 64 << 20  # of a block of the gallery: for longer rows of tiles it is not larger
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 TARGET_BLOCK_BYTES = 4 << 20
@@ -208,8 +209,9 @@ def _usual_tile(problem: Problem) -> Span:
     """
     each = problem.pairs.positives // max(problem.queries, 1) + problem.thresholds + problem.edges
     most = max(min(COLUMNS, WIDE_BYTES // gallery_row_bytes(problem.data)) // TILE_ITEMS, 1)
-    wider = most if each > MANY_EDGES else min(most, 2) if problem.queries <= FEW_ROWS else 1
-    return best_rows(counted=wider == 1) // wider, wider * TILE_ITEMS
+    if each <= MANY_EDGES:
+        most = min(most, FEW_WIDER) if problem.queries <= FEW_ROWS else 1
+    return best_rows(counted=most == 1) // most, most * TILE_ITEMS
 
 
 def _fitting(problem: Problem, process: Process, limits: Limits) -> Sizes:

@@ -4,7 +4,7 @@ from streameval.kernels import matrix_unit as matrix_unit
 from streameval.kernels import sieve_units as sieve_units
 from streameval.kernels import word_unit as word_unit
 from streameval.kernels.caches import CALLED as CALLED
-from streameval.kernels.caches import CALLERS as CALLERS
+from streameval.kernels.caches import KEPT as KEPT
 from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
 from streameval.kernels.caches import pausing_for_compilation as pausing_for_compilation
 from streameval.kernels.cells import bin_row as bin_row
@@ -92,11 +92,11 @@ __all__ = [
     "AVX512",
     "BEYOND",
     "CALLED",
-    "CALLERS",
     "CELLS",
     "CORETYPE",
     "FEW_ROWS",
     "ITEMS",
+    "KEPT",
     "LAST",
     "LOOPS",
     "MOST_COLUMNS",
