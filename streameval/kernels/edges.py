@@ -21,7 +21,9 @@ from streameval.threads import spread
 from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 STEPS = 100  # of τ
-FEW, CROWDED = 16, 128  # positives of a query that need no buckets; that are many for a bucket
+FEW, CROWDED = 16, 128  # positives of a query that need no digits; that are many of one number
+DIGIT = 6, 11  # bits: the fewest, and the most
+SHIFT, PLACE = 40, (1 << 40) - 1  # of a number, below which is the place
 SPREAD = 1 << 16  # positives that are worth a thread
 
 
@@ -149,7 +151,7 @@ class Positives(NamedTuple):
 def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
     """Sort the positives of some queries: by distance, then by item.
 
-    As many buckets of one width as there are positives bring each near its place.
+    Two digits of the distance bring each near its place.
 
     Parameters
     ----------
@@ -160,56 +162,75 @@ def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
     most = 0
     for i in range(len(indptr) - 1):
         most = max(most, indptr[i + 1] - indptr[i])
-    places, ends = np.empty(most, np.int32), np.empty(most + 1, np.int32)
     distances, items = np.empty(most), np.empty(most, np.int64)
+    numbers, moved = np.empty(most, np.int64), np.empty(most, np.int64)
+    ends = np.empty((2, 1 << DIGIT[1]), np.int32)
     for i in range(len(indptr) - 1):
         own = slice(indptr[i], indptr[i + 1])
         out, out_items = distance[own], item[own]
         count = len(out)
+        turns = count
         if count > FEW:
-            given, given_items = distances[:count], items[:count]
-            place, end = places[:count], ends[: count + 1]
-            given[:], given_items[:] = out, out_items
-            crowded = _find_buckets(given, place, end)
+            given, number = distances[:count], numbers[:count]
+            given[:], items[:count] = out, out_items
+            _sort_numbers(given, number, moved[:count], ends)
             for k in range(count):
-                at = end[place[k]]
-                end[place[k]] += 1
-                out[at], out_items[at] = given[k], given_items[k]
-            if crowded:
-                _sort_crowded(end, out, out_items)
-        for k in range(1, count):
+                at = number[k] & PLACE
+                out[k], out_items[k] = given[at], items[at]
+            turns = 0
+            for k in range(1, count):
+                turns += out[k - 1] > out[k]
+            if turns > count // 4:
+                _sort_crowded(number, out, out_items)
+        for k in range(1, count if turns else 0):
             value, its_item = out[k], out_items[k]
-            while k > 0 and out[k - 1] > value:
-                out[k], out_items[k] = out[k - 1], out_items[k - 1]
-                k -= 1
-            out[k], out_items[k] = value, its_item
+            if out[k - 1] > value:
+                while k > 0 and out[k - 1] > value:
+                    out[k], out_items[k] = out[k - 1], out_items[k - 1]
+                    k -= 1
+                out[k], out_items[k] = value, its_item
 
 
 @compiled
-def _find_buckets(distance, place, begin):  # type: ignore[no-untyped-def]
-    """Write the bucket of each distance, and where each begins; return whether one is crowded."""
-    low, high = np.inf, -np.inf
+def _sort_numbers(distance, number, moved, ends):  # type: ignore[no-untyped-def]
+    """Write numbers of two digits that grow with the distance, each before its place, ascending."""
+    bits, low, high = DIGIT[0], np.inf, -np.inf
+    while bits < DIGIT[1] and 1 << bits < len(distance):
+        bits += 1
     for value in distance:
         low, high = min(low, value), max(high, value)
-    scale = len(distance) / (high - low) if low < high else 0.0
+    mask, most = (1 << bits) - 1, (1 << 2 * bits) - 1
+    scale = most / (high - low) if low < high else 0.0
+    lower, upper = ends[0, : mask + 1], ends[1, : mask + 1]
+    lower[:], upper[:] = 0, 0
     for k in range(len(distance)):
-        bucket = (distance[k] - low) * scale
-        place[k] = bucket if 0.0 <= bucket < len(distance) else len(distance) - 1  # as of NaN
-    begin[:] = 0
-    for k in place:
-        begin[k + 1] += 1
-    crowded = False
-    for k in range(len(place)):
-        crowded |= begin[k + 1] > CROWDED
-        begin[k + 1] += begin[k]
-    return crowded
+        scaled = (distance[k] - low) * scale
+        whole = np.int64(scaled) if scaled < most else most  # as of NaN
+        lower[whole & mask] += 1
+        upper[whole >> bits] += 1
+        number[k] = whole << SHIFT | k
+    below, before = 0, 0
+    for digit in range(mask + 1):
+        own, own_upper = lower[digit], upper[digit]
+        lower[digit], upper[digit] = below, before
+        below, before = below + own, before + own_upper
+    for one in number:
+        digit = one >> SHIFT & mask
+        moved[lower[digit]] = one
+        lower[digit] += 1
+    for one in moved:
+        digit = one >> SHIFT + bits
+        number[upper[digit]] = one
+        upper[digit] += 1
 
 
 @compiled
-def _sort_crowded(ends, distances, items):  # type: ignore[no-untyped-def]
-    """Sort what is in buckets that hold many; each ends where the next one begins."""
+def _sort_crowded(number, distances, items):  # type: ignore[no-untyped-def]
+    """Sort those that have the same number, where many have."""
     begin = 0
-    for end in ends[:-1]:
+    for end in range(1, len(number) + 1):
+        if end < len(number) and number[end] >> SHIFT == number[begin] >> SHIFT:
+            continue
         if end - begin > CROWDED:
             own = slice(begin, end)
             order = np.argsort(distances[own], kind="mergesort")
