@@ -136,6 +136,32 @@ def test_positives_are_sorted_by_distance_then_by_item(
     assert np.array_equal(found.item, item[order])
 
 
+@pytest.mark.parametrize("order", ["halves", "saw", "odd"])
+def test_positives_amid_a_far_one_are_sorted_in_their_time(order: str) -> None:
+    count = 200_000  # inserted one by one, these would take minutes
+    near = 1.0 + np.arange(count) * 2.0**-40
+    if order == "halves":
+        near = np.roll(near, count // 2)
+    elif order == "saw":
+        near = near.reshape(-1, 100).T.reshape(-1)
+    else:
+        near[1::2] = near[1::2][::-1]
+    distance, item = np.append(near, 1e9), np.arange(count + 1)
+    found = Positives.sort(np.array([0, count + 1]), distance.copy(), item.copy())
+    assert np.array_equal(found.item, np.argsort(distance, kind="stable"))
+
+
+@pytest.mark.parametrize("count", [3, 40, 3000])
+def test_positives_that_are_no_numbers_stay_what_they_are(count: int) -> None:
+    rng = np.random.default_rng(count)
+    distance = rng.standard_normal(count) * 10.0 ** rng.integers(-5, 5, count)
+    distance[rng.permutation(count)[: count // 3]] = rng.choice([np.nan, np.inf, -np.inf])
+    distance[rng.permutation(count)[: count // 3]] = np.nan
+    found = Positives.sort(np.array([0, count]), distance.copy(), np.arange(count))
+    assert np.array_equal(np.sort(found.item), np.arange(count))
+    assert np.array_equal(found.distance, distance[found.item], equal_nan=True)
+
+
 @examples(60)
 @given(seed=st.integers(0, 10**6), missing=st.floats(0, 0.9), listed=st.integers(0, 40))
 def test_listed_pairs_are_masked_whatever_items_are_left_out(

@@ -180,7 +180,7 @@ def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
             turns = 0
             for k in range(1, count):
                 turns += out[k - 1] > out[k]
-            if turns > count // 4:
+            if turns:
                 _sort_crowded(number, out, out_items)
         for k in range(1, count if turns else 0):
             value, its_item = out[k], out_items[k]
@@ -205,7 +205,7 @@ def _sort_numbers(distance, number, moved, ends):  # type: ignore[no-untyped-def
     lower[:], upper[:] = 0, 0
     for k in range(len(distance)):
         scaled = (distance[k] - low) * scale
-        whole = np.int64(scaled) if scaled < most else most  # as of NaN
+        whole = np.int64(scaled) if 0.0 <= scaled < most else most  # as of NaN
         lower[whole & mask] += 1
         upper[whole >> bits] += 1
         number[k] = whole << SHIFT | k
@@ -226,7 +226,7 @@ def _sort_numbers(distance, number, moved, ends):  # type: ignore[no-untyped-def
 
 @compiled
 def _sort_crowded(number, distances, items):  # type: ignore[no-untyped-def]
-    """Sort those that have the same number, where many have."""
+    """Sort those that have the same number, where many have: to insert them would take long."""
     begin = 0
     for end in range(1, len(number) + 1):
         if end < len(number) and number[end] >> SHIFT == number[begin] >> SHIFT:
