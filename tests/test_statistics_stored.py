@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from spread import with_daily
+from support.metrics import compute_metrics
 from support.result import (
     StatisticsWriter,
     StoredStatistics,
@@ -92,6 +94,47 @@ def test_intervals_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole) 
     assert found.reasons == expected.reasons
     for name, ends in expected.intervals.items():
         np.testing.assert_allclose(found.intervals[name], ends, rtol=1e-12)
+
+
+def test_intervals_of_groups_in_blocks_are_those_of_the_whole(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    found, expected = (
+        one.grouped("cam").with_confidence(0.9, resamples=40).group_confidence
+        for one in (read, whole)
+    )
+    assert list(found) == list(expected)
+    for group, own in expected.items():
+        assert found[group].reasons == own.reasons
+        for name, ends in own.intervals.items():
+            np.testing.assert_allclose(found[group].intervals[name], ends, rtol=1e-12)
+
+
+def test_verification_takes_memory_of_a_block_of_positives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in {"BLOCK_BYTES": 1 << 20, "WHOLE_BYTES": 0, "CHUNK": 20_000}.items():
+        monkeypatch.setattr(f"streameval.result.stored.{name}", size)
+    rng = np.random.default_rng(5)
+    query, gallery = rng.integers(0, 2, 600), rng.integers(0, 2, 3000)
+    names = "EER", "AUC", "F1_best", "TAR|FAR=1e-3", "recall|precision=0.9"
+    whole = se.evaluate(
+        se.Distances(rng.random((600, 3000))),
+        query={"id": query},
+        gallery={"id": gallery},
+        protocol="no-camera",
+        range=(0, 1),
+        metrics=names,
+    )
+    whole.save(tmp_path / "out")
+    statistics = load_statistics(tmp_path / "out/statistics.zarr")
+    assert isinstance(statistics, StoredStatistics)
+    options = se.MetricOptions(metrics=names)
+    compute_metrics(statistics, options)  # kernels and codecs are loaded
+    tracemalloc.start()
+    found = compute_metrics(statistics, options)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_equal(found.scalars, whole.metrics.scalars)
+    assert peak < 6 << 20 < 8 * statistics.indptr[-1]  # the distances alone
 
 
 def test_a_refined_histogram_is_kept_beside_the_files(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]

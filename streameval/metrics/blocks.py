@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -200,20 +200,31 @@ def gathered(ranked: RankedQueries, demands: Iterable[Demand]) -> Shared:
     return Shared(results={demand: ranked.once(*demand) for demand in wanted})
 
 
+class Blocks(Protocol):
+    """Statistics of queries that may be on disk: blocks of them are read when they are needed."""
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The queries of each block: (first, last + 1)."""
+
+    def block(self, start: int, stop: int) -> RankStatistics:
+        """Return the statistics of one of these blocks."""
+
+
 @dataclass(frozen=True, eq=False)
 class StoredQueries(Shared):
     """A block of queries whose statistics are read for what is not kept of it.
 
     Attributes
     ----------
-    stats : RankStatistics
+    stats : Blocks
         Of all queries.
     span : (int, int)
-        The block: one of the `RankStatistics.spans`.
+        The block: one of its `spans`.
     options : MetricOptions
     """
 
-    stats: RankStatistics
+    stats: Blocks
     span: Span
     options: MetricOptions
 
@@ -235,9 +246,7 @@ class StoredQueries(Shared):
         return RankedQueries(self.stats.block(*self.span), self.options)
 
 
-def totals_of(
-    stats: RankStatistics, options: MetricOptions, demands: Sequence[Demand] = ()
-) -> Totals:
+def totals_of(stats: Blocks, options: MetricOptions, demands: Sequence[Demand] = ()) -> Totals:
     """Return what statistics add up to, read once for some demands and again for each other."""
     if len(stats.spans) == 1:
         return RankedQueries(stats.block(*stats.spans[0]), options).totals

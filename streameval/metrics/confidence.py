@@ -22,6 +22,7 @@ import numpy as np
 
 from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.metrics.blocks import (
+    Blocks,
     Shared,
     Terms,
     Totals,
@@ -30,7 +31,6 @@ from streameval.metrics.blocks import (
     totals_of,
 )
 from streameval.metrics.options import MetricOptions, is_number
-from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Confidence:
 
 
 def confidence_of(
-    stats: RankStatistics,
+    stats: Blocks,
     options: MetricOptions,
     measures: Sequence[Measure],
     identities: Identities,
@@ -279,7 +279,7 @@ def interval(values: FloatArray, level: float) -> tuple[float, float] | str:
 
 
 def resampled_values(
-    stats: RankStatistics,
+    stats: Blocks,
     options: MetricOptions,
     measures: Sequence[Measure],
     identities: Identities,

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from streameval.errors import InputError
+from streameval.metrics.blocks import Blocks
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Detail, Gathering, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
@@ -26,7 +27,7 @@ from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
 from streameval.statistics import RankStatistics
 from streameval.stretches import rows_of
-from streameval.typing import AnyArray, BoolArray, FloatArray
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
@@ -70,7 +71,8 @@ def metrics_by_group(
             groups[label] = compute_list_metrics(*own, options)
         return groups
     measures = measures_of(options, stats)
-    for label, blocks in statistics_by_group(stats, labels):
+    for label, statistics in statistics_by_group(stats, labels):
+        blocks = (statistics.block(*span) for span in statistics.spans)
         first = next(blocks)
         held = available_fields(first)
         split = [one for one in measures if held.issuperset(one.metric.needs)]
@@ -82,10 +84,8 @@ def metrics_by_group(
     return groups
 
 
-def statistics_by_group(
-    stats: RankStatistics, labels: AnyArray
-) -> Iterator[tuple[Any, Iterator[RankStatistics]]]:
-    """Give the queries of each label in blocks, before those of the next.
+def statistics_by_group(stats: RankStatistics, labels: AnyArray) -> Iterator[tuple[Any, Blocks]]:
+    """Give the statistics of the queries of each label.
 
     Of statistics that are read in blocks, small groups are read together.
     """
@@ -101,7 +101,7 @@ def statistics_by_group(
         end = max(end, begin + 1)
         some = (code >= begin) & (code < end)
         if read is None and end == begin + 1:
-            yield known[begin], _taken(stats, some)
+            yield known[begin], SomeQueries(stats, np.flatnonzero(some))
         else:
             held = stats.take(some) if read is None else read
             inside = code[some]
@@ -109,20 +109,28 @@ def statistics_by_group(
                 own = held.take(inside == number)
                 if read is None:
                     own = replace(own, **stats.histogram_of_some(np.flatnonzero(code == number)))
-                yield known[number], iter([own])
+                yield known[number], own
         begin = end
 
 
-def _taken(stats: RankStatistics, queries: BoolArray) -> Iterator[RankStatistics]:
-    """Yield the statistics of some queries, [Q] bool, block by block."""
-    found = stats.histogram_of_some(np.flatnonzero(queries))
-    histogram = {"impostor_histogram": None, "histogram_edges": None} | found
-    for start, stop in stats.spans:
-        own = queries[start:stop]
-        if own.any():
-            yield replace(stats.block(start, stop).take(own), **histogram)
-            if found:  # all of it is in the first block
-                histogram["impostor_histogram"] = np.zeros_like(found["impostor_histogram"])
+class SomeQueries:
+    """Statistics of some queries, ascending, that are read where they are: see `Blocks`."""
+
+    def __init__(self, stats: RankStatistics, queries: IntArray) -> None:
+        self._stats, self._queries = stats, queries
+        ends = np.searchsorted(queries, [stop for _, stop in stats.spans]).tolist()
+        self.spans = [span for span in pairwise([0, *ends]) if span[0] < span[1]]
+        unknown: dict[str, Any] = {"impostor_histogram": None, "histogram_edges": None}
+        self._histogram = unknown | stats.histogram_of_some(queries)
+
+    def block(self, start: int, stop: int) -> RankStatistics:
+        """Read the statistics of consecutive ones; all of the histogram is in the first block."""
+        own, histogram = self._queries[start:stop], self._histogram
+        if start and histogram["impostor_histogram"] is not None:
+            none = np.zeros_like(histogram["impostor_histogram"])
+            histogram = histogram | {"impostor_histogram": none}
+        first, last = own[[0, -1]].tolist()
+        return replace(self._stats.block(first, last + 1).take(own - first), **histogram)
 
 
 def confidence_by_group(
@@ -136,11 +144,10 @@ def confidence_by_group(
     """Return the intervals of `metrics_by_group`: of the identities of its own queries alone."""
     measures = measures_of(options, stats)
     found: dict[Any, Confidence] = {}
-    for label, metrics in groups.items():
-        own = labels == label
-        valued = [one for one in measures if not math.isnan(metrics.scalars[one.name])]
-        identities = Identities(identity[own])
-        found[label] = confidence_of(stats.take(own), options, valued, identities, how)
+    for label, own in statistics_by_group(stats, labels):
+        scalars, identities = groups[label].scalars, Identities(identity[labels == label])
+        valued = [one for one in measures if not math.isnan(scalars[one.name])]
+        found[label] = confidence_of(own, options, valued, identities, how)
     return found
 
 

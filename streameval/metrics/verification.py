@@ -1,8 +1,8 @@
 """Verification: genuine pairs (the positives) against impostor pairs (the negatives).
 
-Genuine distances are exact, one by one; impostors are known by a histogram. So both rates are
-exact at the edges of its bins, and every figure states a bound on its error: what the pairs
-inside one bin leave open. All pairs that are not ignored take part, of all queries.
+Impostors are known by a histogram, and genuine distances are counted at the edges of its bins. So
+both rates are exact there, and every figure states a bound on its error: what the pairs inside one
+bin leave open. All pairs that are not ignored take part, of all queries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import mul
 
 import numpy as np
 
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import POSITIVES, RankedQueries, Totals
 from streameval.metrics.confidence import divided
 from streameval.metrics.metric import UNDEFINED, Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
@@ -33,14 +33,14 @@ class Accepted:
     limits : [E + 2] float64
         -inf, the edges, +inf.
     genuine, impostor : [E + 2] int64
-    all_genuine : [P] float64
-        Distances of all genuine pairs, ascending.
+    genuine_before : [E + 2] int64
+        Genuine pairs with d < limit.
     """
 
     limits: FloatArray
     genuine: IntArray
     impostor: IntArray
-    all_genuine: FloatArray
+    genuine_before: IntArray
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -77,23 +77,34 @@ class Accepted:
         }
 
 
-def histogram_terms(ranked: RankedQueries) -> list[FloatArray]:
-    """Return the histogram of impostors, [E + 1, 1] float64."""
-    return [np.asarray(ranked.stats.impostor_histogram, np.float64)[:, None]]
+def accepted_counts(ranked: RankedQueries) -> IntArray:
+    """Return the genuine pairs within each limit, those before each, and the impostors within.
+
+    Distances are sorted some at a time: memory doesn't grow with their number.
+
+    Returns
+    -------
+    [1, 3, E + 2] int64
+        At -inf, the edges and +inf.
+    """
+    distances, limits = ranked.stats.positive_distance, _limits(ranked.stats.histogram_edges)
+    counts = np.zeros((1, 3, len(limits)), np.int64)
+    for start in range(0, len(distances), POSITIVES):
+        some = np.sort(distances[start : start + POSITIVES])
+        counts[0, :2] += [some.searchsorted(limits, side) for side in ("right", "left")]
+    counts[0, 2] = cumulated(np.asarray(ranked.stats.impostor_histogram))
+    return counts
 
 
-def genuine_distances(ranked: RankedQueries) -> FloatArray:
-    """Return the distances of all genuine pairs, [P] float64."""
-    return ranked.stats.positive_distance
+def _limits(edges: FloatArray | None) -> FloatArray:
+    """Return -inf, the edges, +inf."""
+    return np.concatenate([[-np.inf], [] if edges is None else edges, [np.inf]])
 
 
 def accepted_pairs(totals: Totals) -> Accepted:
     """Return the pairs accepted at each edge of the histogram."""
-    histogram = totals.sums(histogram_terms).astype(np.int64)
-    limits = np.concatenate([[-np.inf], totals.histogram_edges, [np.inf]])
-    genuine = np.sort(totals.column(genuine_distances))
-    accepted = np.searchsorted(genuine, limits, side="right")
-    return Accepted(limits, accepted, cumulated(histogram), genuine)
+    within, before, impostor = totals.column(accepted_counts).sum(axis=0)
+    return Accepted(_limits(totals.histogram_edges), within, impostor, before)
 
 
 def of_pairs(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -116,8 +127,9 @@ def at_false_rate(pairs: Accepted, f: float, name: str) -> Value:
     if 1 / impostor > f:
         return Value(math.nan, reason=unsupported(impostor, f, "impostor pairs"))
     at = int(np.searchsorted(pairs.rates[0], f, side="right")) - 1
-    low, high = pairs.limits[[at, min(at + 1, len(pairs.limits) - 1)]].tolist()
-    most = int(np.searchsorted(pairs.all_genuine, high))
+    after = min(at + 1, len(pairs.limits) - 1)
+    low, high = pairs.limits[[at, after]].tolist()
+    most = int(pairs.genuine_before[after])
     known = int(pairs.genuine[at])
     return Value(
         (known if name.startswith("TAR") else genuine - known) / genuine,
@@ -221,10 +233,10 @@ def settling_edges(totals: Totals, between: Bounds, most: int) -> FloatArray:
     [n] float64
         Ascending, none of them an edge; empty where all are edges already.
     """
-    pairs = totals.once(accepted_pairs)
-    first = np.searchsorted(pairs.all_genuine, between[0], side="right")
-    last = np.searchsorted(pairs.all_genuine, between[1])
-    genuine = np.unique(pairs.all_genuine[first:last])
+    pairs, genuine = totals.once(accepted_pairs), np.empty(0)
+    for ranked in totals.ranked():
+        own = ranked.stats.positive_distance
+        genuine = np.union1d(genuine, own[(own > between[0]) & (own < between[1])])
     before = np.nextafter(genuine, -np.inf)
     genuine = genuine[~(np.isin(genuine, pairs.limits) & np.isin(before, pairs.limits))]
     if 2 * len(genuine) > most:
@@ -239,8 +251,7 @@ _verified = partial(
     needs=("indptr", "positive_distance", "impostor_histogram", "histogram_edges"),
     over=("Q+", "negatives"),
     refined=True,
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
+    keeps=(accepted_counts,),
     parameters={
         "f": rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)),
         "precision": rate((0.9,)),
