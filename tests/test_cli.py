@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from support.cli import Range, Value, main
 from support.cli import evaluate as command
 from support.distances import DISTANCES
+from support.kernels import sieve_description
 from support.metrics import CHOICES
 from support.protocols import protocol_module as protocol
 from support.report import FORMATS
@@ -206,6 +207,24 @@ def test_dry_run_evaluates_nothing(data: Path) -> None:
     assert plan["passes"] == ["range", "counting"]
     assert plan["pairs"] == QUERIES * ITEMS
     assert plan["projected_peak"] == sum(plan["parts"].values()) <= plan["memory"]
+
+
+@pytest.mark.usefixtures("data")
+def test_dry_run_says_what_multiplies_and_in_how_many_rounds() -> None:
+    shapes = "--query=shape:200000x256", "--gallery=shape:100000x256"
+    plans, texts = {}, {}
+    for metrics in ("rank", "all"):
+        asked = *shapes, "--metrics", metrics, "--memory", "600MB", "--dry-run"
+        plans[metrics] = json.loads(run(*asked, "--json").stdout)
+        texts[metrics] = " ".join(run(*asked).stdout.split())
+        assert all(by in texts[metrics] for by in plans[metrics]["multiplied_by"])
+        assert f"Rounds {plans[metrics]['rounds']:,}; the statistics of each" in texts[metrics]
+    sieve, plain = sieve_description(256), plans["all"]["multiplied_by"]
+    assert len(plain) == 1
+    assert plans["rank"]["multiplied_by"] == [*filter(None, [sieve]), *plain]
+    assert plans["all"]["rounds"] >= plans["rank"]["rounds"] > 1
+    stored = json.loads(run(*STORED, *CSV, "--dry-run", "--json").stdout)
+    assert (stored["multiplied_by"], stored["rounds"]) == ([], 1)
 
 
 @pytest.mark.usefixtures("data")

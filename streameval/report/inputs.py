@@ -127,6 +127,8 @@ def plan_summary(several: Sequence[Planned], rate: float | None = None) -> JsonO
         "pairs": plan.pairs,
         "bytes_read": plan.bytes_read,
         "flops": plan.flops,
+        "multiplied_by": _multiplied_by(several[0]),
+        "rounds": len(plan.rounds),
         "memory": plan.memory,
         "projected_peak": plan.peak,
         "parts": dict(plan.parts),
@@ -138,6 +140,13 @@ def plan_summary(several: Sequence[Planned], rate: float | None = None) -> JsonO
 def _seconds_at(rate: float, plan: Plan) -> float:
     """Return the seconds that the matrix products take where all threads have such a rate."""
     return plan.flops / (rate * plan.threads * max(plan.workers, 1))
+
+
+def _multiplied_by(planned: Planned) -> list[str]:
+    """Return what multiplies: what comes first, then what does where too many pairs are left."""
+    text = planned.source.describe_plan(planned.plan)
+    first = [text.sieve] if planned.problem.ranks_alone and text.sieve else []
+    return [*first, text.multiplier] if planned.plan.flops else []
 
 
 def _passes(several: Sequence[Planned]) -> list[str]:
@@ -156,10 +165,11 @@ def plan_blocks(several: Sequence[Planned], rate: float | None = None) -> Blocks
         f"at {problem.thresholds} thresholds" if problem.thresholds else "",
         f"at {problem.edges:,} edges of a histogram" if problem.edges else "",
     ]
-    operations = f"{amount(plan.flops)} floating-point operations"
-    computed = f"{operations} in matrix products, by {text.multiplier}"
-    if problem.ranks_alone and text.sieve:
-        computed = f"{operations} in {text.sieve}; where too many pairs are left, {text.multiplier}"
+    first, *others = _multiplied_by(planned) or [""]
+    kind = f"matrix products, by {first}"
+    if others:
+        kind = "; where too many pairs are left, ".join([first, *others])
+    rounds = f"{len(plan.rounds):,}; the statistics of each go to disk before the next"
     on = " of ".join(describe_threads({"workers": plan.workers, "threads": plan.threads}))
     rows = [
         describe_inputs(describe_source(source)),
@@ -176,7 +186,8 @@ def plan_blocks(several: Sequence[Planned], rate: float | None = None) -> Blocks
         ("Tasks", f"{len(plan.tasks):,}, on {on}"),
         ("Tile", text.tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
-        ("Computes", computed if plan.flops else ""),
+        ("Computes", f"{amount(plan.flops)} floating-point operations in {kind}" if first else ""),
+        ("Rounds", rounds if plan.round else ""),
     ]
     if plan.flops and rate is not None:
         time = duration(_seconds_at(rate, plan))

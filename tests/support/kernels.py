@@ -49,6 +49,7 @@ from streameval.kernels.multiplier import digit_product as digit_product
 from streameval.kernels.multiplier import has_avx2 as has_avx2
 from streameval.kernels.multiplier import has_vnni as has_vnni
 from streameval.kernels.multiplier import item_bytes as item_bytes
+from streameval.kernels.multiplier import sieve_description as sieve_description
 from streameval.kernels.multiplier import sieve_of as sieve_of
 from streameval.kernels.multiplier import slice_bytes as slice_bytes
 from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
@@ -158,6 +159,7 @@ __all__ = [
     "quantise",
     "select",
     "selects",
+    "sieve_description",
     "sieve_of",
     "sieve_units",
     "signs_of",
