@@ -204,6 +204,10 @@ def test_products_of_few_queries_are_as_close_as_they_say(width: int, kind: str)
             out = np.full((queries, items), np.nan, np.float32)
             product.write(np.arange(queries), out)
             assert_close(out, *some, product.roundings)
+    chosen = np.array([4, 9, 30, 44])  # of many
+    product, out = blas_product(q, wide[:, 1:-2], memory), np.full((4, len(g)), np.nan, np.float32)
+    product.write(chosen, out)
+    assert_close(out, q[chosen], g, product.roundings[chosen])
 
 
 @pytest.mark.parametrize("queries", [FEW_ROWS, 40])

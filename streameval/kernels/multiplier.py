@@ -19,7 +19,7 @@ import numpy as np
 import threadpoolctl
 
 from streameval.errors import OptionError, warn
-from streameval.kernels.few import multiply_few
+from streameval.kernels.few import multiply_few, roundings_of_few
 from streameval.kernels.matrix_unit import (
     ITEMS,
     LINE_BYTES,
@@ -105,26 +105,26 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
 
     def write(query: IntArray, out: Float32Array) -> None:
         rows = queries[in_sequence(query)]
+        if len(rows) <= FEW_ROWS:
+            multiply_few(rows, items, out)
+            return
         for left in range(0, len(items), together):
             part = slice(left, left + together)
             _add_up(rows, items[part], step, out[:, part])
 
-    return Product(np.full(len(queries), step + slices - 1.0), write)
+    few = len(queries) <= FEW_ROWS
+    rounded = roundings_of_few(width) if few else step + slices - 1
+    return Product(np.full(len(queries), float(rounded)), write)
 
 
 def _add_up(left: Float32Array, right: Float32Array, step: int, out: Float32Array) -> None:
     """Write the products of rows, slices of their columns added up."""
-    multiplied = _by_blas if len(left) > FEW_ROWS else multiply_few
-    multiplied(left[:, :step], right[:, :step], out)
+    np.matmul(left[:, :step], right[:, :step].T, out=out)
     more = np.empty(out.shape, np.float32) if step < left.shape[1] else out
     for start in range(step, left.shape[1], step):
         part = slice(start, start + step)
-        multiplied(left[:, part], right[:, part], more)
+        np.matmul(left[:, part], right[:, part].T, out=more)
         out += more
-
-
-def _by_blas(left: Float32Array, right: Float32Array, out: Float32Array) -> None:
-    np.matmul(left, right.T, out=out)
 
 
 def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: ByteArray) -> Product:
@@ -251,7 +251,7 @@ def worth_marking(count: int, others: int, width: int) -> bool:
 
 def slice_bytes(rows: int, items: int, width: int) -> int:
     """Return how much memory products of a slice of the columns take, for a tile."""
-    return 4 * rows * min(items, SLICE_ITEMS) if width > SLICE else 0
+    return 4 * rows * min(items, SLICE_ITEMS) if width > SLICE and rows > FEW_ROWS else 0
 
 
 def query_bytes(rows: int, width: int) -> int:
