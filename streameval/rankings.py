@@ -156,9 +156,9 @@ def _check_labels(result: Evaluation, query: Labels, pairs: Pairs, name: str) ->
     statistics = result.statistics
     counts = statistics.positives, statistics.ignored, statistics.same_identity
     same = all(map(np.array_equal, pairs.counts_in(0, pairs.gallery), counts))
-    items = positive_items(result)
-    if same and items is not None:
-        same = np.array_equal(items, pairs.positives()[1])
+    for span in statistics.spans if same and "positive_item" in statistics.held else ():
+        _, known = pairs.block(*span).positives()
+        same = same and np.array_equal(positive_items(statistics, span), known)
     if not same:
         raise _changed(name, "the labels make other pairs positive or ignored")
 

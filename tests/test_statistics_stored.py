@@ -137,6 +137,17 @@ def test_verification_takes_memory_of_a_block_of_positives(
     assert peak < 6 << 20 < 8 * statistics.indptr[-1]  # the distances alone
 
 
+def test_results_in_blocks_are_compared_by_their_positives(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    assert {one.difference for one in se.compare(whole, read, resamples=20).differences} == {0}
+    items = read.statistics.positive_item
+    for changed in (0, len(items) // 2, len(items) - 1):
+        others = items + (np.arange(len(items)) == changed)
+        other = replace(whole, statistics=replace(whole.statistics, positive_item=others))
+        for pair in ((read, other), (other, read)):
+            with pytest.raises(se.InputError, match="the positives are other items"):
+                se.compare(*pair)
+
+
 def test_a_refined_histogram_is_kept_beside_the_files(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
     finer = replace(whole.statistics, histogram_edges=whole.statistics.histogram_edges + 1e-9)
     assert read.statistics.merge_edges(finer).equals(whole.statistics.merge_edges(finer))

@@ -13,8 +13,9 @@ from streameval.protocols.shipped import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
 from streameval.result.saved import plain
+from streameval.statistics import RankStatistics
 from streameval.stretches import rows_of
-from streameval.typing import IntArray, JsonObject
+from streameval.typing import IntArray, JsonObject, Span
 
 QUERIES = "queries"
 DISTANCE = "distance"
@@ -160,9 +161,11 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
         if len(unequal):
             at = int(unequal[0])
             return f"query {at} has {own[at]:,} {what} in one, {other[at]:,} in the other"
-    items, others = positive_items(a), positive_items(b)
-    if items is not None and others is not None and not np.array_equal(items, others):
-        return "the positives are other items: another gallery, or in another order"
+    if all("positive_item" in one.statistics.held for one in (a, b)):
+        for span in a.statistics.spans:
+            items, others = (positive_items(one.statistics, span) for one in (a, b))
+            if not np.array_equal(items, others):
+                return "the positives are other items: another gallery, or in another order"
     # Which labels negatives have, and which items are ignored, no count tells.
     own, other = (one.provenance.get("label_fingerprints", {}) for one in (a, b))
     for what in own:
@@ -171,13 +174,12 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
     return ""
 
 
-def positive_items(result: Evaluation) -> IntArray | None:
-    """Return the gallery items of the positives, ascending within each query, [P]."""
-    items = result.statistics.positive_item
-    if items is None:
-        return None
-    query = rows_of(result.statistics.indptr)
-    return items[np.lexsort((items, query))]
+def positive_items(statistics: RankStatistics, queries: Span) -> IntArray:
+    """Return the gallery items of the positives of some queries, ascending within each, [p]."""
+    begins = statistics.indptr[queries[0] : queries[1] + 1]
+    begin, end = begins[[0, -1]].tolist()
+    items = statistics.stretch("positive_item", begin, end)
+    return items[np.lexsort((items, rows_of(begins - begin)))]
 
 
 def _options_differ(a: Evaluation, b: Evaluation) -> str:

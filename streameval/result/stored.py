@@ -259,6 +259,10 @@ class StoredStatistics(RankStatistics):
         with reading(self._path.parent, f"{self._path.name}, "):
             return RankStatistics(**fields | {"indptr": self.indptr[start : stop + 1] - begin})
 
+    def stretch(self, name: str, start: int, stop: int) -> AnyArray:
+        """Read consecutive rows of a field of queries or positives."""
+        return self._values(name, slice(start, stop))
+
     def take(self, queries: AnyArray) -> RankStatistics:
         """Read the statistics of some of the queries; see `RankStatistics.take`."""
         wanted = np.arange(self.queries)[queries]
