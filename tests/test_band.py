@@ -11,6 +11,7 @@ import pytest
 from reference import canonical_distances
 from support.distances import DISTANCES, Vectors, find_distance
 from support.kernels import (
+    FEW_ROWS,
     VARIABLE,
     FeatureColumns,
     ProductColumns,
@@ -107,9 +108,11 @@ def gamma_of(rows: npt.NDArray[np.float32]) -> float:
 def test_the_band_of_blas_grows_with_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "blas")
     roundings = {1: 1, 128: 128, 512: 512, 1024: 1024, 1025: 514, 4096: 1027, 100_000: 1118}
-    for width, count in roundings.items():
-        gamma = gamma_of(np.ones((1, width), np.float32))
-        assert gamma == pytest.approx((count + 8) * 2.0**-24, rel=1e-3)
+    of_few = {1: 1, 2: 2, 5: 4, 128: 19, 1025: 132, 8192: 1027, 100_000: 977}  # eight sums each
+    for rows, expected in ((FEW_ROWS + 1, roundings), (FEW_ROWS, of_few), (1, of_few)):
+        for width, count in expected.items():
+            gamma = gamma_of(np.ones((rows, width), np.float32))
+            assert gamma == pytest.approx((count + 8) * 2.0**-24, rel=1e-3)
 
 
 @in_digits

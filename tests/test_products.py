@@ -190,7 +190,7 @@ def assert_close(found: Float32, q: Float32, g: Float32, roundings: Array) -> No
     assert np.all(error <= (bound / (1 - bound) + q.shape[1] * 2.0**-52) * magnitude)
 
 
-@pytest.mark.parametrize("width", [1, 7, 33, 512, 1024, 2100])
+@pytest.mark.parametrize("width", [1, 7, 33, 512, 1024, 2100, 9000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_of_few_queries_are_as_close_as_they_say(width: int, kind: str) -> None:
     q, g = both_sides(kind, width)
@@ -210,9 +210,22 @@ def test_products_of_few_queries_are_as_close_as_they_say(width: int, kind: str)
     assert_close(out, q[chosen], g, product.roundings[chosen])
 
 
+def test_few_of_many_queries_are_no_further_than_all_of_them() -> None:
+    memory = np.empty(0, np.uint8)
+    for width in (*range(1, 200), *range(200, 20_000, 37), 8192, 8193, 16_384, 100_000):
+        few, many = (
+            blas_product(
+                np.empty((rows, width), np.float32), np.empty((0, width)), memory
+            ).roundings[0]
+            for rows in (FEW_ROWS, FEW_ROWS + 1)
+        )
+        assert few <= many
+
+
 @pytest.mark.parametrize("queries", [FEW_ROWS, 40])
 def test_slices_take_no_more_memory_than_is_planned(queries: int) -> None:
-    q, g = np.ones((queries, 4096), np.float32), np.ones((2100, 4096), np.float32)
+    width = 4096 if queries > FEW_ROWS else 10_000
+    q, g = np.ones((queries, width), np.float32), np.ones((2100, width), np.float32)
     product, every = blas_product(q, g, np.empty(0, np.uint8)), np.arange(queries)
     out = np.empty((queries, 2100), np.float32)
     product.write(every, out)  # kernels are loaded
@@ -220,8 +233,8 @@ def test_slices_take_no_more_memory_than_is_planned(queries: int) -> None:
     product.write(every, out)
     taken = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert taken <= slice_bytes(queries, 2100, 4096) + (100 << 10)  # and what a sum is buffered in
-    assert (out == 4096).all()
+    assert taken <= slice_bytes(queries, 2100, width) + (100 << 10)  # and what a sum is buffered in
+    assert (out == width).all()
 
 
 @pytest.mark.parametrize(

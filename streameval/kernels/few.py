@@ -62,7 +62,7 @@ def _added(builder: Any, one: Any, other: Any, places: list[list[int]]) -> Any:
     return builder.fadd(*(builder.shuffle_vector(one, other, kind) for kind in kinds))
 
 
-def roundings_of_few(width: int) -> float:
+def roundings_of_few(width: int) -> int:
     """Return n of `multiply_few`: a product differs by at most γₙ |x| |y| from the exact one.
 
     Each of eight sums has an eighth of the terms, and goes through three additions more. No more
