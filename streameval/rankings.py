@@ -156,9 +156,11 @@ def _check_labels(result: Evaluation, query: Labels, pairs: Pairs, name: str) ->
     statistics = result.statistics
     counts = statistics.positives, statistics.ignored, statistics.same_identity
     same = all(map(np.array_equal, pairs.counts_in(0, pairs.gallery), counts))
-    for span in statistics.spans if same and "positive_item" in statistics.held else ():
-        _, known = pairs.block(*span).positives()
-        same = same and np.array_equal(positive_items(statistics, span), known)
+    if same and "positive_item" in statistics.held:
+        same = all(
+            np.array_equal(positive_items(statistics, span), pairs.block(*span).positives()[1])
+            for span in statistics.spans
+        )
     if not same:
         raise _changed(name, "the labels make other pairs positive or ignored")
 

@@ -49,10 +49,7 @@ def _dots_of(count: int) -> Any:
     """
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = [
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args, args, strict=True)
-        ]
+        arrays = llvm.arrays(context, builder, signature, args)
         pairs, words = llvm.vector(llvm.I64, _BLOCK // 2), llvm.vector(llvm.I32, _BLOCK)
         low, half = (llvm.vector(llvm.I64, _BLOCK // 2, value) for value in (2**32 - 1, 32))
         sums = [llvm.alloca(builder, llvm.vector(llvm.I64, _BLOCK // 2, 0)) for _ in range(count)]

@@ -22,6 +22,12 @@ I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
+def arrays(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
+    """Return the arrays that an intrinsic is given: `data` and `shape` of each."""
+    kinds = zip(signature.args, args, strict=True)
+    return [context.make_array(kind)(context, builder, value) for kind, value in kinds]
+
+
 def vector(element: Any, count: int, values: Any = None) -> Any:
     """Return a kind of vector, or a constant: of one value, or of a list of them."""
     kind = ir.VectorType(element, count)

@@ -184,7 +184,7 @@ def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
                 _sort_crowded(number, out, out_items)
         for k in range(1, count if turns else 0):
             value, its_item = out[k], out_items[k]
-            if out[k - 1] > value:
+            if out[k - 1] > value:  # as a rule not: then nothing is written
                 while k > 0 and out[k - 1] > value:
                     out[k], out_items[k] = out[k - 1], out_items[k - 1]
                     k -= 1

@@ -23,10 +23,7 @@ def _products(typing_context, p, q, w, x, y, z):  # type: ignore[no-untyped-def]
     """Return the products of two rows with each of four, [8] float32; all as long as the first."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        rows = [
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args, args, strict=True)
-        ]
+        rows = llvm.arrays(context, builder, signature, args)
         nothing = llvm.vector(llvm.FLOAT, LANES, 0.0)
         queries, items = rows[:2], rows[2:]
         sums = [[llvm.alloca(builder, nothing) for _ in items] for _ in queries]
