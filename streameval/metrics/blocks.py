@@ -246,11 +246,18 @@ class StoredQueries(Shared):
         return RankedQueries(self.stats.block(*self.span), self.options)
 
 
-def totals_of(stats: Blocks, options: MetricOptions, demands: Sequence[Demand] = ()) -> Totals:
+def totals_of(
+    stats: Blocks,
+    options: MetricOptions,
+    demands: Sequence[Demand] = (),
+    *,
+    hidden_ties: bool = False,
+) -> Totals:
     """Return what statistics add up to, read once for some demands and again for each other."""
     if len(stats.spans) == 1:
-        return RankedQueries(stats.block(*stats.spans[0]), options).totals
-    blocks = [StoredQueries(stats, span, options) for span in stats.spans]
+        whole = stats.block(*stats.spans[0])
+        return RankedQueries(whole, options, hidden_ties=hidden_ties).totals
+    blocks = [StoredQueries(stats, span, options, hidden_ties=hidden_ties) for span in stats.spans]
     for block in blocks:
         block.keep(demands)
     return Totals(blocks, options)

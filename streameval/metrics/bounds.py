@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from streameval.choices import Missing
-from streameval.metrics.blocks import RankedQueries
+from streameval.metrics.blocks import Totals, totals_of
 from streameval.metrics.compute import (
     Metrics,
     check_matched,
@@ -27,7 +28,7 @@ from streameval.metrics.compute import (
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
-from streameval.statistics import FIELDS, RankStatistics
+from streameval.statistics import FIELDS, ROW_FIELDS, RankStatistics
 from streameval.stretches import rows_of
 from streameval.typing import AnyArray, IntArray
 
@@ -131,24 +132,25 @@ def _bounded(
     measures: list[Measure],
 ) -> Metrics:
     """Compute the metrics between the worst statistics and the best."""
-    alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
+    alike = {name for name in FIELDS if _same(name, stats, best)}
     hidden = not alike.issuperset(RANK_FIELDS)
+    demands = [demand for measure in measures for demand in measure.demands()]
     ends = worst_end, best_end = [
-        RankedQueries(one, options, hidden_ties=hidden) for one in (stats, best)
+        totals_of(one, options, demands, hidden_ties=hidden) for one in (stats, best)
     ]
-    shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
+    shown = totals_of(_ShownTies(stats, best), options)
     ties = {"ties": shown.columns["ties"]}
-    columns = _merged(worst_end.totals.columns, best_end.totals.columns | ties)
+    columns = _merged(worst_end.columns, best_end.columns | ties)
     found = Metrics({}, {}, {}, {}, columns, shown.counts)
     settled: list[Measure] = []
     for measure in measures:
         name = measure.name
         known = measure.metric.needs_under(options) <= alike
-        one = measure.finish(worst_end.totals)
-        other = one if known else measure.finish(best_end.totals)
+        one = measure.finish(worst_end)
+        other = one if known else measure.finish(best_end)
         low, high, reason = one.value, other.value, ""
-        if not known and not measure.lacks(worst_end.totals):
-            low, high, reason = _between(measure, ends, (low, high), reading)
+        if not known and not measure.lacks(worst_end):
+            low, high, reason = _between(measure, stats, ends, (low, high), reading)
         if one.threshold != other.threshold or (reason and math.isnan(low)):
             one = replace(one, threshold=None, threshold_error=0.0)
         found.scalars[name] = low if low == high else math.nan
@@ -163,19 +165,23 @@ def _bounded(
             columns.update(_merged(one.per_query, other.per_query))
         if low != high and (name in found.bounds or measure.tail == "cutoff"):
             found.places[name] = closing_places(measure, stats, reading)
-    settled = [one for one in settled if best.tied.any() or one.metric.pooled]
+    settled = [one for one in settled if best_end.counts["ties"] or one.metric.pooled]
     if settled:  # ties of returned items: from pessimistic at worst to optimistic at best
-        worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
-        best_ties = RankedQueries(best, replace(options, ties="optimistic"))
-        found.intervals.update(tie_intervals((worst_ties.totals, best_ties.totals), settled))
+        demands = [demand for measure in settled for demand in measure.demands()]
+        worst_ties = totals_of(stats, replace(options, ties="pessimistic"), demands)
+        best_ties = totals_of(best, replace(options, ties="optimistic"), demands)
+        found.intervals.update(tie_intervals((worst_ties, best_ties), settled))
     return found
 
 
 def _between(
-    measure: Measure, ends: Sequence[RankedQueries], values: Bounds, reading: ListReading
+    measure: Measure,
+    stats: RankStatistics,
+    ends: Sequence[Totals],
+    values: Bounds,
+    reading: ListReading,
 ) -> tuple[float, float, str]:
     """Return what a metric lies between, by its values of the extremes, and why it isn't known."""
-    stats = ends[0].stats
     if measure.tail == "cutoff":
         counted = np.minimum(stats.valid, measure.values[0])
         if np.any(stats.has_positive & (reading.effective < counted)):
@@ -222,6 +228,31 @@ def _merged(worst: Mapping[str, AnyArray], best: Mapping[str, AnyArray]) -> dict
             merged[f"{name}/lower"] = np.minimum(one, other)
             merged[f"{name}/upper"] = np.maximum(one, other)
     return merged
+
+
+def _same(name: str, one: RankStatistics, other: RankStatistics) -> bool:
+    """Return whether statistics of the same positives are equal in a field, read by blocks."""
+    if name not in ROW_FIELDS or name not in one.held:
+        return np.array_equal(getattr(one, name), getattr(other, name))
+    cuts = np.unique(one.spans)
+    if FIELDS[name].axes[0] == "positive":
+        cuts = one.indptr[cuts]
+    return all(
+        np.array_equal(one.stretch(name, *span), other.stretch(name, *span))
+        for span in pairwise(cuts.tolist())
+    )
+
+
+class _ShownTies:
+    """The best extreme with the ties that the lists show: see `Blocks`."""
+
+    def __init__(self, worst: RankStatistics, best: RankStatistics) -> None:
+        self._worst, self._best, self.spans = worst, best, best.spans
+
+    def block(self, start: int, stop: int) -> RankStatistics:
+        """Return the statistics of one of the blocks."""
+        worst, best = (one.block(start, stop) for one in (self._worst, self._best))
+        return replace(best, tied=_shown_ties(worst, best))
 
 
 def _shown_ties(worst: RankStatistics, best: RankStatistics) -> IntArray:

@@ -16,7 +16,7 @@ import numpy as np
 from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK_FIELDS, TAU, Measure, Metric, Value
-from streameval.metrics.sums import trapezoid
+from streameval.metrics.sums import exact_parts, rounded, trapezoid
 from streameval.typing import FloatArray, IntArray
 
 _REP = (
@@ -48,32 +48,41 @@ def reid_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
         yield terms
 
 
-def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the greatest curve mReP between two extremes, both [T] float64.
+def reid_curve_bounds(worst: Totals, best: Totals) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the greatest curve mReP between two extremes, both [T] float64."""
+    blocks = zip(worst.ranked(), best.ranked(), strict=True)
+    sums = rounded(exact_parts(reid_bound_terms(*block)) for block in blocks)
+    least, greatest = (sums / worst.number()).reshape(-1, 2).T
+    return least, greatest
+
+
+def reid_bound_terms(worst: RankedQueries, best: RankedQueries) -> Iterator[FloatArray]:
+    """Give the least and the greatest ReP of the queries of Q+, [2, N], at each threshold.
 
     Of a query, tp lies between tp of the two; RP, the mean of the first tp terms, between the
     least such mean at worst and the greatest at best, over these tp (one more positive may lower
     the mean); VP between its values of the two.
     """
-    start, bounds = worst.ranks.start, []
+    start = worst.ranks.start
     ends = (worst, np.minimum, np.inf), (best, np.maximum, -np.inf)
     each = worst.positives_returned(), best.positives_returned()
     means = [np.append(end.precision_sums / end.ranks.order, beyond) for end, _, beyond in ends]
     for t, returned in enumerate(zip(*each, strict=True)):
         first = start + np.maximum(returned[0], 1) - 1
         spans = np.stack([first, np.maximum(start + returned[1], first + 1)], axis=1).ravel()
+        bounds = []
         for (end, extreme, _), mean_, tp in zip(ends, means, returned, strict=True):
             rp = np.where(tp > 0, extreme.reduceat(mean_, spans)[::2], 0.0)
-            bounds.append(end.totals.mean(np.sqrt(rp * verification_precision(end, tp, t))))
-    return np.array(bounds[::2]), np.array(bounds[1::2])
+            bounds.append(np.sqrt(rp * verification_precision(end, tp, t)))
+        yield np.array(bounds)
 
 
-def reid_bounds(worst: RankedQueries, best: RankedQueries, name: str) -> tuple[float, float] | None:
+def reid_bounds(worst: Totals, best: Totals, name: str) -> tuple[float, float] | None:
     """Return bounds of one of `gom_scalars` between two extremes; None under ties expected.
 
     tau_max is a τ at which the greatest curve reaches the maximum of the least one.
     """
-    if worst.options.ties == "expected" or not len(worst.ranks.queries):
+    if worst.options.ties == "expected" or not worst.sizes["Q+"]:
         return None
     low, high = worst.once(reid_curve_bounds, best)
     tau = normalised_thresholds(len(low))

@@ -73,24 +73,27 @@ def figure_at(totals: Totals, measure: Measure) -> Value:
 
 
 def precision_between(
-    worst: RankedQueries, best: RankedQueries, average: str, tau: float
+    worst: Totals, best: Totals, average: str, tau: float
 ) -> tuple[float, float] | None:
     """Return the precision of the two extremes; None where there may be none in between.
 
     ``macro``: the queries with returned items differ between the extremes. ``micro``: the least
     number of returned items is that of the positives at worst and of the negatives at best.
     """
-    at = _index(worst.stats.thresholds, tau)
-    if at is None or average == "macro":
+    if _index(worst.thresholds, tau) is None or average == "macro":
         return None
-    least, most = (
-        int((one.stats.positive_distance <= one.stats.thresholds[at]).sum())
-        for one in (worst, best)
-    )
-    few, many = (int(one.stats.negatives_within[:, at].sum()) for one in (best, worst))
+    (least, many), (most, few) = (one.sums(returned_terms, tau) for one in (worst, best))
     if not least + few:
         return None
-    return least / (least + many), most / (most + few)
+    return float(least / (least + many)), float(most / (most + few))
+
+
+def returned_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]:
+    """Return positives and negatives within a threshold by query, [2, Q] float64."""
+    stats = ranked.stats
+    at = _index(stats.thresholds, tau) or 0
+    by_query = sums_of(stats.positive_distance <= stats.thresholds[at], stats.indptr)
+    return [np.array([by_query, stats.negatives_within[:, at]], dtype=np.float64)]
 
 
 def greatest_f1(totals: Totals, average: str) -> Value:

@@ -97,18 +97,18 @@ def _average(predicted: FloatArray, totals: Totals) -> float:
     return math.fsum(terms[0].tolist()) / queries
 
 
-def predictions_between(worst: RankedQueries, best: RankedQueries) -> Bounds:
+def predictions_between(worst: Totals, best: Totals) -> Bounds:
     """Return GAP of the worst and of the best predictions that lists of neighbours allow.
 
     GAP never improves if a correct prediction becomes wrong, moves away, or a wrong one comes
     closer. A wrong one is the nearest that it can be at worst, and the furthest at best.
     """
-    low, high = (one.totals.column(predictions) for one in (worst, best))
+    low, high = (one.column(predictions) for one in (worst, best))
     ends = []
     for own, furthest in ((low, np.minimum), (high, np.maximum)):
         wrong = furthest(low[:, 0], high[:, 0])
         distance = np.where(own[:, 1] > 0, own[:, 0], wrong)
-        ends.append(_average(np.column_stack([distance, own[:, 1]]), worst.totals))
+        ends.append(_average(np.column_stack([distance, own[:, 1]]), worst))
     return ends[0], ends[1]
 
 
