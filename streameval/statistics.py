@@ -342,6 +342,10 @@ class RankStatistics:
         """Return the statistics with the groups that means are over, [Q] int64."""
         return self._changed({"mean_group": group})
 
+    def without_histogram(self) -> RankStatistics:
+        """Return the statistics without the histogram of impostors."""
+        return self._changed({"impostor_histogram": None, "histogram_edges": None})
+
     def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)

@@ -150,3 +150,61 @@ def test_work_in_rounds_goes_on_in_one(
     parts = evaluate(problem, "features", tmp_path, **given)  # in the rounds of the record
     assert isinstance(parts.statistics, StoredStatistics)
     assert parts.statistics.equals(whole.statistics)
+
+
+LISTS = {
+    "complete": {"k": GALLERY},
+    "some": {"k": 20},
+    "tightened": {"k": 20, "tighten": True},
+    "auto": {"k": "auto"},
+    "never": {"k": 20, "missing": "never"},
+    "grouped": {"k": 20, "group_by": "cam"},
+    "expected": {"k": 20, "ties": "expected"},
+    "averaged": {"k": 20, "average": "cam", "metrics": "CMC@1,mAP"},
+    "all": {"k": 20, "metrics": "all"},
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_rounds_of_lists_leave_the_same_result(
+    problem: dict, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = dict(LISTS[name])
+    making = {key: how.pop(key) for key in ("k", "tighten", "missing") if key in how}
+    features = se.Features(*problem["features"], metric="euclidean")
+    source = se.Neighbors(features=features, index="Flat", **making)  # type: ignore[arg-type]
+    labels = {side: problem[side] for side in ("query", "gallery")}
+    given = {"range": (0, 12), "memory": 10**9, **how}
+    whole = se.evaluate(source, **labels, **given)  # type: ignore[arg-type]
+    monkeypatch.setattr("streameval.result.stored.BLOCK_BYTES", 30_000)
+    monkeypatch.setattr("streameval.neighbors.source.MOST_QUERIES", 40)
+    monkeypatch.setattr(
+        "streameval.neighbors.source._counted_bytes",
+        lambda problem, queries: {"pairs": 0, "statistics": 10**9 * (queries == problem.queries)},
+    )
+    parts = se.evaluate(source, **labels, **given)  # type: ignore[arg-type]
+    assert not isinstance(whole.statistics, StoredStatistics)
+    assert isinstance(parts.statistics, StoredStatistics)
+    assert len(parts.statistics.spans) > 2
+    assert same_lists(parts, whole)
+    whole.save(tmp_path / "whole")
+    parts.save(tmp_path / "parts")
+    loaded = [se.Evaluation.load(tmp_path / name) for name in ("whole", "parts")]
+    assert same_lists(*loaded)
+
+
+def same_lists(one: se.Evaluation, other: se.Evaluation) -> bool:
+    """Return whether results of lists are equal to the bit, the best statistics too."""
+    ends = [(result.statistics, result.lists and result.lists.best) for result in (one, other)]
+    for mine, theirs in zip(*ends, strict=True):
+        assert (mine is None) == (theirs is None)
+        assert not mine or mine.equals(theirs)
+    for mine, theirs in ((one.metrics, other.metrics), *zip_groups(one, other)):
+        for table in ("scalars", "bounds", "places", "intervals", "curves", "counts", "per_query"):
+            np.testing.assert_equal(getattr(mine, table), getattr(theirs, table), table)
+    return list(one.groups) == list(other.groups)
+
+
+def zip_groups(one: se.Evaluation, other: se.Evaluation) -> list[tuple]:
+    return [(metrics, other.groups[label]) for label, metrics in one.groups.items()]

@@ -18,7 +18,7 @@ Ties at the horizon stay open, too: a missing negative may be as far as a positi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from streameval.metrics.ranks import NEVER
 from streameval.neighbors.lists import Places
-from streameval.stacked import stack
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -59,12 +58,20 @@ class Extremes(NamedTuple):
     missing_negatives: IntArray
 
     @classmethod
-    def stack(cls, parts: Sequence[Extremes]) -> Extremes:
-        """Return the extremes of the queries of all parts."""
-        worst, best, *counts = zip(*parts, strict=True)
-        return cls(
-            stack(worst), None if best[0] is None else stack(best), *map(np.concatenate, counts)
-        )
+    def of(cls, sides: Sequence[RankStatistics], numbers: Iterable[IntArray]) -> Extremes:
+        """Return extremes of these `sides` and `numbers`."""
+        worst, *best = sides
+        return cls(worst, best[0] if best else None, *numbers)
+
+    @property
+    def sides(self) -> list[RankStatistics]:
+        """The worst statistics, and the best, where there are any."""
+        return [self.worst] if self.best is None else [self.worst, self.best]
+
+    @property
+    def numbers(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Certain places, missing positives and missing negatives of each query."""
+        return self[2:]
 
 
 def find_extremes(

@@ -30,6 +30,7 @@ from streameval.run.job import Job
 from streameval.run.passes import listed_distances, whole_range, wider
 from streameval.run.preparation import Prepared
 from streameval.run.progress import Watch
+from streameval.run.rounds import keeping
 from streameval.run.session import Session
 from streameval.source import Counted
 from streameval.sources.features import Features
@@ -151,7 +152,9 @@ class _ListCounter:
 
     def _count_at(self, thresholds: FloatArray, edges: FloatArray | None) -> None:
         """Make or read the lists of all queries, block by block, and count them."""
-        source, plan, session, parts = self.source, self.prepared.plan, self.session, []
+        source, plan, session, numbers = self.source, self.prepared.plan, self.session, []
+        sides = 1 if source.reading == "never" else 2
+        kept = keeping([self.prepared.counts] * sides, plan, session)
         self.repairs = Repairs(source.name, source.shape[1])
         least, most, self.seconds = math.inf, -math.inf, 0.0
         for queries in ranges(source.shape[0], plan.tile[0]):
@@ -165,19 +168,21 @@ class _ListCounter:
             distance = lists.distance[places.valid]
             least, most = distance.min(initial=least), distance.max(initial=most)
             if source.reading == "never":
-                parts.append(as_deployed(places, thresholds))
-                continue
-            known = self._missing_distances(places, queries) if source.tighten else None
-            parts.append(find_extremes(places, thresholds, edges, known))
-        self.extremes, self.least, self.most = Extremes.stack(parts), float(least), float(most)
+                found = as_deployed(places, thresholds)
+            else:
+                known = self._missing_distances(places, queries) if source.tighten else None
+                found = find_extremes(places, thresholds, edges, known)
+            for side, statistics in enumerate(found.sides):
+                kept.add(side, statistics)
+            numbers.append(found.numbers)
+        self.extremes = Extremes.of(kept.finish(), map(np.concatenate, zip(*numbers, strict=True)))
+        self.least, self.most = float(least), float(most)
 
     def _counted(self, used: Range) -> Counted:
         """Return what is counted, with facts for the provenance."""
         source, (worst, best, effective, missing, _) = self.source, self.extremes
         if best is not None and not self.complete:  # the histogram lacks missing items
-            worst, best = (
-                replace(one, impostor_histogram=None, histogram_edges=None) for one in (worst, best)
-            )
+            worst, best = (one.without_histogram() for one in (worst, best))
         reading = ListReading(
             source.reading, source.depth, effective, missing, source.tighten, best
         )

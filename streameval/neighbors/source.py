@@ -23,9 +23,18 @@ from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists
 from streameval.neighbors.faiss_index import Recipe, faiss_metric
 from streameval.neighbors.lists import Lists, Repairs
-from streameval.planning.plan import Limits, Plan, Process, Task, pieces, plural, ranges, refusal
+from streameval.planning.plan import (
+    Limits,
+    Plan,
+    Process,
+    Task,
+    pieces,
+    plural,
+    ranges,
+    refusal,
+)
 from streameval.planning.planner import TARGET_BLOCK_BYTES
-from streameval.planning.problem import Problem
+from streameval.planning.problem import Holders, Problem
 from streameval.planning.range import Range
 from streameval.protocols.views import View
 from streameval.request import Request
@@ -231,14 +240,22 @@ class ListSource(Source):
         Plan
             Its tile is queries of a block, and k.
         """
-        here = limits.here(problem)
-        here["statistics"] += here["statistics"] + problem.job_bytes(problem.queries)
+        whole = _counted_bytes(problem, problem.queries)
+        in_rounds = (
+            problem.queries > problem.least_round and sum(whole.values()) > limits.memory / 2
+        )
+        here = limits.here(problem) | whole
         process = limits.process(problem, here)
         recipe, is_flat = self.recipe, self.is_flat
         process.kept.update(FAISS=FAISS_BYTES * self.searches, index=self.index_bytes)
         read = 16 * problem.queries * self.searched * (not self.searches)
         train_rows = 0 if recipe is None else recipe.train_rows
-        queries, block, parts = _fit(problem, self, train_rows, process)
+        in_round = in_rounds and not process.workers
+        if in_round:
+            process.kept.update(dict.fromkeys(whole, 0))
+        queries, block, parts = _fit(problem, self, train_rows, process, in_round=in_round)
+        if in_rounds:
+            here |= _counted_bytes(problem, queries)
         blocks = ranges(problem.queries, queries)
         row_bytes = problem.data.width * problem.data.stored_itemsize
         gallery_bytes = problem.gallery * row_bytes
@@ -265,6 +282,7 @@ class ListSource(Source):
             2 * problem.queries * problem.gallery * problem.data.width * is_flat,
             process.workers,
             {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
+            queries if in_rounds else 0,
         )
 
     def passes(self, planned: Planned) -> list[str]:
@@ -306,10 +324,20 @@ class ListSource(Source):
             self.features.first_bad_row(stop)
 
 
+def _counted_bytes(problem: Problem, queries: int) -> Holders:
+    """Return the bytes of the pairs of so many queries, and of their worst and best statistics."""
+    held = problem.round_bytes(queries)
+    held["statistics"] += held["statistics"] + problem.job_bytes(queries)
+    return held
+
+
 def _fit(
-    problem: Problem, source: ListSource, train_rows: int, process: Process
+    problem: Problem, source: ListSource, train_rows: int, process: Process, *, in_round: bool
 ) -> tuple[int, int, dict[str, int]]:
-    """Return the most queries and gallery rows of a block that fit, and the bytes they take."""
+    """Return the most queries and gallery rows of a block that fit, and the bytes they take.
+
+    `in_round` tells whether a block of queries is a round, whose statistics this process holds.
+    """
     data, width = problem.data, problem.data.width
     row_bytes = width * (data.stored_itemsize + data.itemsize + 8) + 64
     queries = max(min(problem.queries, MOST_QUERIES), 1)
@@ -324,6 +352,8 @@ def _fit(
             "gallery blocks": process.threads * of_block,
             "searching": process.threads * SEARCH_BYTES * source.searches,
         }
+        if in_round:
+            held |= _counted_bytes(problem, queries)
         parts = process.kept | max(held, training, key=lambda one: sum(one.values()))
         parts = {name: size for name, size in parts.items() if size}
         if sum(parts.values()) <= process.memory:

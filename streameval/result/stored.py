@@ -282,19 +282,17 @@ class StoredStatistics(RankStatistics):
         """Return the statistics with some of the positives; see `RankStatistics`."""
         return self.whole().select_positives(kept)
 
-    def merge_edges(self, other: RankStatistics) -> RankStatistics:
-        """Refine the histogram by that of other statistics; see `RankStatistics`."""
-        refined = self.block(0, 0).merge_edges(other)
-        shared = {name: getattr(refined, name) for name in _HISTOGRAM if name in self._shared}
-        return self._with({"_shared": self._shared | shared})
-
-    def with_mean_group(self, group: IntArray) -> RankStatistics:
-        """Return the statistics with groups of the queries; see `RankStatistics`."""
-        return self._with({"_arrays": {**self._arrays, "mean_group": group}})
-
-    def _with(self, changes: Mapping[str, Any]) -> StoredStatistics:
+    def _changed(self, changes: Mapping[str, Any]) -> RankStatistics:
+        """Return the statistics with other values of some fields, which are in memory."""
+        arrays, shared = dict(self._arrays), dict(self._shared)
+        for name, values in changes.items():
+            of_all = {} if name in ROW_FIELDS else shared
+            for fields in (arrays, of_all):
+                fields.pop(name, None)
+                if values is not None:
+                    fields[name] = values
         changed = StoredStatistics.__new__(StoredStatistics)
-        vars(changed).update({**vars(self), **changes})
+        vars(changed).update({**vars(self), "_arrays": arrays, "_shared": shared})
         return changed
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from streameval.kernels.places import MOST_POSITIVES
 from streameval.memory import give_back
 from streameval.output import TemporaryFolder, refused
+from streameval.planning.plan import Plan
+from streameval.protocols.counts import PairCounts
 from streameval.protocols.pairs import PairSource
 from streameval.protocols.views import View
 from streameval.result.stored import StatisticsWriter, StoredStatistics
@@ -22,6 +24,7 @@ from streameval.run.job import Job
 from streameval.run.preparation import Prepared
 from streameval.run.session import Session
 from streameval.run.share import Several, Share, Thresholds, drawn_from, together
+from streameval.stacked import stack
 from streameval.statistics import RankStatistics
 from streameval.typing import Span
 
@@ -118,29 +121,63 @@ def count_rounds(
 
     Of several rounds, the statistics are in a folder that is removed with them.
     """
-    if len(prepared[0].plan.rounds) == 1:
-        job, order = next(rounds)
-        counted = count(job)
-        return [counted[order.index(number)] for number in range(len(order))]
-    with _keeping():
-        folder = TemporaryFolder(session.scratch)
-        paths = [folder.path / f"statistics-{number}.zarr" for number in range(len(prepared))]
-        writers = [
-            StatisticsWriter(path, len(counts.positive), int(counts.positive.sum()))
-            for path, counts in zip(paths, (one.counts for one in prepared), strict=True)
-        ]
+    kept = keeping([one.counts for one in prepared], prepared[0].plan, session)
     for job, order in rounds:
         counted = count(job)
-        with _keeping():
-            for number, own in zip(order, counted, strict=True):
-                writers[number].add(own)
+        for number, own in zip(order, counted, strict=True):
+            kept.add(number, own)
         del counted
-        session.record.release()
-    with _keeping():
-        for writer in writers:
-            writer.close()
-    give_back()  # of parts of all rounds, which the threads have taken and freed
-    return [StoredStatistics(path, folder) for path in paths]
+        if prepared[0].plan.round:
+            session.record.release()
+    return kept.finish()
+
+
+def keeping(counts: Sequence[PairCounts], plan: Plan, session: Session) -> Kept:
+    """Return what keeps statistics of these pairs, which come block by block."""
+    return KeptOnDisk(counts, session) if plan.round else Kept(len(counts))
+
+
+class Kept:
+    """Several statistics, each of blocks of queries that come one after the other."""
+
+    def __init__(self, number: int) -> None:
+        self._parts: list[list[RankStatistics]] = [[] for _ in range(number)]
+
+    def add(self, number: int, block: RankStatistics) -> None:
+        """Keep the statistics of the queries that follow."""
+        self._parts[number].append(block)
+
+    def finish(self) -> list[RankStatistics]:
+        """Return the statistics of all blocks."""
+        return list(map(stack, self._parts))
+
+
+class KeptOnDisk(Kept):
+    """Such statistics in a folder that is removed with the last of them."""
+
+    def __init__(self, counts: Sequence[PairCounts], session: Session) -> None:
+        with _keeping():
+            self._folder = TemporaryFolder(session.scratch)
+            self._paths = [
+                self._folder.path / f"statistics-{number}.zarr" for number in range(len(counts))
+            ]
+            self._writers = [
+                StatisticsWriter(path, len(own.positive), int(own.positive.sum()))
+                for path, own in zip(self._paths, counts, strict=True)
+            ]
+
+    def add(self, number: int, block: RankStatistics) -> None:
+        """Write the statistics of the queries that follow."""
+        with _keeping():
+            self._writers[number].add(block)
+
+    def finish(self) -> list[RankStatistics]:
+        """Return the statistics of all blocks."""
+        with _keeping():
+            for writer in self._writers:
+                writer.close()
+        give_back()  # of parts of all rounds, which the threads have taken and freed
+        return [StoredStatistics(path, self._folder) for path in self._paths]
 
 
 def _keeping() -> AbstractContextManager[None]:
