@@ -107,6 +107,40 @@ def test_the_temporary_folder_goes_with_the_evaluation(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_result_is_saved_by_links_to_what_the_rounds_have_written(
+    problem: dict, tmp_path: Path, rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = evaluate(problem, "features", tmp_path)
+    numbers = {file.stat().st_ino for file in tmp_path.rglob("closer/c/*")}
+    result.save(tmp_path / "out")
+    saved = list((tmp_path / "out").rglob("closer/c/*"))
+    assert {file.stat().st_ino for file in saved} == numbers != set()
+    averaged = result.with_options({"metrics": ("mAP",), "average": "cam"})
+    averaged.save(tmp_path / "averaged")  # other fields: written anew
+    values = dict(result.metrics.scalars)
+    whole = result.statistics.whole()
+    del result, averaged
+    assert all(file.stat().st_nlink == 1 for file in saved)
+    loaded = se.Evaluation.load(tmp_path / "out")
+    assert loaded.statistics.equals(whole)
+    np.testing.assert_equal(loaded.metrics.scalars, values)
+    again = se.Evaluation.load(tmp_path / "averaged")
+    assert again.statistics.equals(whole, ignoring=["mean_group"])
+
+
+def test_a_result_is_copied_to_another_file_system(
+    problem: dict, tmp_path: Path, rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system")
+    monkeypatch.setattr("tempfile.tempdir", str(memory))
+    result = evaluate(problem, "features", tmp_path)
+    result.save(tmp_path / "out")
+    assert se.Evaluation.load(tmp_path / "out").statistics.equals(result.statistics)
+
+
 class Stop(KeyboardInterrupt):
     """What ends a run."""
 

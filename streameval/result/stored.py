@@ -6,6 +6,8 @@ together.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -118,7 +120,9 @@ class _Rows:
 
 
 def save_statistics(statistics: RankStatistics, path: Path) -> None:
-    """Write statistics as a group, block by block."""
+    """Write statistics as a group, block by block; or link to the files that they are in."""
+    if isinstance(statistics, StoredStatistics) and statistics.link(path):
+        return
     writer = StatisticsWriter(path, statistics.queries, int(statistics.indptr[-1]))
     for block in statistics.blocks():
         writer.add(block)
@@ -153,6 +157,7 @@ class StoredStatistics(RankStatistics):
 
     _path: Path
     _owner: object
+    _as_written: bool
     _known_by: tuple[int, ...] | None
     _arrays: dict[str, Any]
     _shared: dict[str, AnyArray]
@@ -160,7 +165,7 @@ class StoredStatistics(RankStatistics):
     def __init__(self, path: Path, owner: object = None) -> None:
         import zarr
 
-        vars(self).update(_path=path, _owner=owner, _known_by=_stamp(path))
+        vars(self).update(_path=path, _owner=owner, _as_written=True, _known_by=_stamp(path))
         group = zarr.open_group(path, mode="r")
         held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
         known, there = REQUIRED.union(held), {child.name for child in path.iterdir()}
@@ -200,6 +205,20 @@ class StoredStatistics(RankStatistics):
         with reading(path.parent, f"{path.name}, "):
             check_complete(array, path / name, f"{path}::{name}")
             return np.asarray(array[rows])
+
+    def link(self, path: Path) -> bool:
+        """Make a group of links to the files, if nothing else but the owner has them.
+
+        Returns whether it could: not where fields have changed, or on another file system.
+        """
+        if self._owner is None or not self._as_written:
+            return False
+        try:
+            shutil.copytree(self._path, path, copy_function=os.link)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+            return False
+        return True
 
     def whole(self) -> RankStatistics:
         """Return the statistics in memory."""
@@ -292,7 +311,8 @@ class StoredStatistics(RankStatistics):
                 if values is not None:
                     fields[name] = values
         changed = StoredStatistics.__new__(StoredStatistics)
-        vars(changed).update({**vars(self), "_arrays": arrays, "_shared": shared})
+        own = {"_arrays": arrays, "_shared": shared, "_as_written": False}
+        vars(changed).update(vars(self) | own)
         return changed
 
 
