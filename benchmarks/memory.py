@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import stored
+from benchmarks.cluster import two_workers
 from benchmarks.data import half, make_distances, make_features, make_labels, save_labels, unit
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.stored import require_space
@@ -107,9 +109,17 @@ def flat(name: str, bench: Bench) -> Measured:
 
 
 def out_of_core(
-    shape: tuple[int, int], width: int, each: int, budget: str, bench: Bench
+    shape: tuple[int, int],
+    width: int,
+    each: int,
+    budget: str,
+    bench: Bench,
+    **more: Any,
 ) -> Measured:
-    """Measure whether a budget is kept by queries whose statistics exceed it."""
+    """Measure whether a budget is kept by queries whose statistics exceed it.
+
+    Of a cluster, that is the budget of the client, and what is projected of each worker.
+    """
     shape = (shape[0] // 50, shape[1] // 10) if bench.quick else shape
     each = min(each, shape[1] // 10)
     folder = bench.folder / "out-of-core"
@@ -126,7 +136,7 @@ def out_of_core(
         source[side] = labels.pop(side)
     specification = {"source": source, "labels": labels, "memory": BUDGETS[budget]}
     try:
-        report = one_run(specification | {"threads": THREADS, "protocol": "no-camera"})
+        report = one_run({**specification, "threads": THREADS, "protocol": "no-camera", **more})
     finally:
         shutil.rmtree(folder)
     samples = {
@@ -137,9 +147,18 @@ def out_of_core(
     return Measured(samples, {"shape": list(shape), **report})
 
 
-ROUNDS = {
-    "rounds-20": ((1_000_000, 100_000), 64, 20, "2GB"),
-    "rounds-3000": ((30_000, 30_000), 64, 3000, "1GB"),
+def of_client(shape: tuple[int, int], width: int, each: int, budget: str, bench: Bench) -> Measured:
+    """Measure whether the client of two workers keeps its budget: see `out_of_core`."""
+    with two_workers(bench.folder) as (address, _):
+        return out_of_core(shape, width, each, budget, bench, address=address)
+
+
+IN_LISTS = {"index": "Flat", "k": 50}
+ROUNDS: dict[str, Callable[[Bench], Measured]] = {
+    "rounds-20": partial(out_of_core, (1_000_000, 100_000), 64, 20, "2GB"),
+    "rounds-3000": partial(out_of_core, (30_000, 30_000), 64, 3000, "1GB"),
+    "rounds-lists": partial(out_of_core, (300_000, 30_000), 64, 20, "1GB", lists=IN_LISTS),
+    "rounds-client": partial(of_client, (300_000, 20_000), 64, 20, "700MB"),
 }
 SOURCES = (
     "features-512-float32",
@@ -165,9 +184,9 @@ CASES = (
                 Figure(f"memory/{name}/peak", (PEAK, PROJECTED), 1.0, unit="B"),
                 Figure(f"memory/{name}/plan", (PROJECTED, ALLOWED), 1.0, unit="B"),
             ),
-            partial(out_of_core, *sizes),
+            measured,
         )
-        for name, sizes in ROUNDS.items()
+        for name, measured in ROUNDS.items()
     ),
     *(
         Case(

@@ -2,9 +2,9 @@
 
 Run as a script, with a JSON object: ``source`` (arguments of Features or Distances), ``labels``
 (paths: query_id, query_cam, gallery_id, gallery_cam), ``memory``, ``threads``; and ``protocol``,
-where it is not the usual one, ``expanded`` (by name), ``reranked``, or ``lists`` (further arguments
-of Neighbors). It imports little before streameval, as the time to its first tile is measured from
-the start of the process.
+where it is not the usual one, ``expanded`` (by name), ``reranked``, ``lists`` (further arguments of
+Neighbors), or the ``address`` of a scheduler, in place of threads. It imports little before
+streameval, as the time to its first tile is measured from the start of the process.
 
 VmHWM is the peak of resident memory; `ru_maxrss` is inherited from the parent, and wrong.
 """
@@ -79,6 +79,11 @@ def main() -> None:
     query = se.read_labels(labels["query_id"], labels["query_cam"])
     gallery = se.read_labels(labels["gallery_id"], labels["gallery_cam"])
     evaluate = se.evaluate  # the package is loaded
+    where: dict[str, Any] = {"threads": wanted["threads"]}
+    if "address" in wanted:
+        from distributed import Client
+
+        where = {"client": Client(wanted["address"])}
     reset_peak()
     held = held_bytes()
     first = FirstTile()
@@ -88,7 +93,7 @@ def main() -> None:
             query=query,
             gallery=gallery,
             memory=wanted["memory"],
-            threads=wanted["threads"],
+            **where,
             progress=first,
             protocol=wanted.get("protocol"),
         )
