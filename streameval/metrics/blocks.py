@@ -247,17 +247,13 @@ class StoredQueries(Shared):
 
 
 def totals_of(
-    stats: Blocks,
-    options: MetricOptions,
-    demands: Sequence[Demand] = (),
-    *,
-    hidden_ties: bool = False,
+    stats: Blocks, options: MetricOptions, demands: Sequence[Demand] = (), *, hidden: bool = False
 ) -> Totals:
     """Return what statistics add up to, read once for some demands and again for each other."""
     if len(stats.spans) == 1:
         whole = stats.block(*stats.spans[0])
-        return RankedQueries(whole, options, hidden_ties=hidden_ties).totals
-    blocks = [StoredQueries(stats, span, options, hidden_ties=hidden_ties) for span in stats.spans]
+        return RankedQueries(whole, options, hidden_ties=hidden).totals
+    blocks = [StoredQueries(stats, span, options, hidden_ties=hidden) for span in stats.spans]
     for block in blocks:
         block.keep(demands)
     return Totals(blocks, options)

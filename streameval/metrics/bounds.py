@@ -136,7 +136,7 @@ def _bounded(
     hidden = not alike.issuperset(RANK_FIELDS)
     demands = [demand for measure in measures for demand in measure.demands()]
     ends = worst_end, best_end = [
-        totals_of(one, options, demands, hidden_ties=hidden) for one in (stats, best)
+        totals_of(one, options, demands, hidden=hidden) for one in (stats, best)
     ]
     shown = totals_of(_ShownTies(stats, best), options)
     ties = {"ties": shown.columns["ties"]}
