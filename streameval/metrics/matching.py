@@ -80,20 +80,17 @@ def precision_between(
     ``macro``: the queries with returned items differ between the extremes. ``micro``: the least
     number of returned items is that of the positives at worst and of the negatives at best.
     """
-    if _index(worst.thresholds, tau) is None or average == "macro":
+    at = _index(worst.thresholds, tau)
+    if at is None or average == "macro":
         return None
-    (least, many), (most, few) = (one.sums(returned_terms, tau) for one in (worst, best))
+    (least, at_worst), (most, at_best) = (
+        one.sums(figure_terms, average).reshape(-1, 2 * len(FIGURES))[at, :2].tolist()
+        for one in (worst, best)
+    )
+    few, many = at_best - most, at_worst - least
     if not least + few:
         return None
-    return float(least / (least + many)), float(most / (most + few))
-
-
-def returned_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]:
-    """Return positives and negatives within a threshold by query, [2, Q] float64."""
-    stats = ranked.stats
-    at = _index(stats.thresholds, tau) or 0
-    by_query = sums_of(stats.positive_distance <= stats.thresholds[at], stats.indptr)
-    return [np.array([by_query, stats.negatives_within[:, at]], dtype=np.float64)]
+    return least / (least + many), most / (most + few)
 
 
 def greatest_f1(totals: Totals, average: str) -> Value:
