@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from oracle import Problem
+from pyarrow import parquet
 from support.metrics import PositiveCameras, metrics_by_camera_pair
 from support.result import POSITIVES
 from test_cli import ARRAYS, CSV, STORED, data, run
@@ -129,7 +131,7 @@ def test_positives_have_their_gallery_items() -> None:
         query = np.repeat(np.arange(QUERIES), stats.positives)
         item = stats.positive_item
         assert (sides["gallery"].id[item] == sides["query"].id[query]).all()
-        assert np.array_equal(cams.known[cams.codes(stats, 0)], sides["gallery"].cam[item])
+        assert np.array_equal(cams.known[cams.codes(stats)], sides["gallery"].cam[item])
         if isinstance(source, se.Distances):
             assert np.array_equal(distances[query, item], stats.positive_distance)
 
@@ -174,6 +176,26 @@ def test_as_a_matrix_saved_and_loaded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         again.camera_matrix("mAP").values, result.camera_matrix("mAP").values
     )
+    cams, item = again.positive_cams, result.statistics.positive_item
+    assert cams is not None
+    assert cams.item is not None  # each item once, however many positives it is
+    assert np.array_equal(cams.item, np.unique(item))
+    assert np.array_equal(cams.known[cams.codes(again.statistics)], names[gallery.cam[item]])
+    table = parquet.read_table(tmp_path / "out" / POSITIVES)
+    twice = np.flatnonzero(table["item"].to_numpy() == item[0])
+    assert len(twice) > 1
+    other = table["cam"].to_pylist()
+    other[twice[-1]] = "none of these"
+    for odd, says in (
+        (table.slice(1), rf"has {len(item) - 1} rows, and there are {len(item)} positives"),
+        (
+            table.set_column(table.column_names.index("cam"), "cam", [other]),
+            f"has two cameras of gallery item {item[0]}\\)",
+        ),
+    ):
+        parquet.write_table(odd, tmp_path / "out" / POSITIVES)
+        with pytest.raises(se.OutputError, match=rf"damaged .*{POSITIVES} {says}"):
+            se.Evaluation.load(tmp_path / "out")
     (tmp_path / "out" / POSITIVES).unlink()
     with pytest.raises(se.OutputError, match=r"damaged .*positives have no cameras to group by"):
         se.Evaluation.load(tmp_path / "out")
@@ -197,9 +219,17 @@ def test_cameras_that_are_not_there() -> None:
     with pytest.raises(se.InputError, match="positives have no cameras to group by cam-pair"):
         plain.grouped("cam-pair")
     assert query.cam is not None
-    two = PositiveCameras.of([np.array([1, 2])])
-    with pytest.raises(se.InputError, match="positive_cam has 2 cameras, and"):
+    two = PositiveCameras.of(np.array([1, 2]))
+    with pytest.raises(se.InputError, match="positive_cam has no camera of gallery item"):
         metrics_by_camera_pair(plain.statistics, query.cam, two)
+    odd = PositiveCameras.of(np.ones(GALLERY // 2), np.arange(1, GALLERY, 2))
+    with pytest.raises(se.InputError, match=r"no camera of gallery item \d*[02468], a positive"):
+        metrics_by_camera_pair(plain.statistics, query.cam, odd)
+    bare = replace(plain.statistics, positive_item=None)
+    with pytest.raises(se.InputError, match="the statistics hold no positive_item"):
+        metrics_by_camera_pair(bare, query.cam, odd)
+    with pytest.raises(se.InputError, match=f"query_cam has 1 cameras, and {QUERIES} are needed"):
+        metrics_by_camera_pair(plain.statistics, query.cam[:1], two)
     with pytest.raises(se.InputError, match="cam-pair among its further columns"):
         se.Labels([1], more={"cam-pair": np.array([1])})
 

@@ -163,12 +163,15 @@ class Gallery:
         if own is None or any("cam" not in part.columns for part in segments if part.items):
             return None
         if not len(positives):
-            return PositiveCameras.of([own[:0]])
+            return PositiveCameras.of(own[:0])
         number = np.searchsorted([segment.number for segment in segments], positives.segment)
         begin = np.array([segment.begin for segment in segments])
         cams = self._columns["cam"][begin[number] + positives.index]
         some = missing(own).any() or missing(cams).any()
-        return None if some else PositiveCameras.of([cams])
+        if some:
+            return None
+        items, first = np.unique(self.positive_items(), return_index=True)
+        return PositiveCameras.of(cams[first], items)
 
     def provenance(self) -> JsonObject:
         """Return the provenance of an evaluation of the ledger, as JSON values."""

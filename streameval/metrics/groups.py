@@ -11,7 +11,7 @@ negatives alone, so a cell is made by leaving positives out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
@@ -153,41 +153,47 @@ def confidence_by_group(
 
 @dataclass(frozen=True, eq=False)
 class PositiveCameras:
-    """The camera of each positive: of P positives, or of the G gallery items that they are.
+    """The camera of each gallery item that is a positive.
 
     Attributes
     ----------
     known : [C] array of integers or strings
         The cameras, ascending.
-    code : [P] or [G] integers
-        Which of these.
-    by_item : bool
-        Whether it is of gallery items.
+    code : [N] integers
+        Which of these: of gallery items.
+    item : [N] int64, optional
+        Their gallery indices, ascending. None of a gallery of N items.
     """
 
     known: AnyArray
     code: AnyArray
-    by_item: bool = False
+    item: IntArray | None = None
 
     @classmethod
-    def of(cls, cameras: Iterable[AnyArray], *, by_item: bool = False) -> PositiveCameras:
-        """Return them from labels, which come in blocks of positives or of gallery items."""
-        blocks = []
-        for labels in cameras:
-            own, code = np.unique(labels, return_inverse=True)
-            blocks.append((own, code.astype(np.min_scalar_type(len(own)))))
-        known = np.unique(np.concatenate([own for own, _ in blocks]))
-        kind = np.min_scalar_type(len(known))
-        codes = [np.searchsorted(known, own).astype(kind)[code] for own, code in blocks]
-        return cls(known, np.concatenate(codes), by_item)
+    def of(cls, cameras: AnyArray, item: IntArray | None = None) -> PositiveCameras:
+        """Return them from a label of each gallery item, or of those that are given, ascending."""
+        known, code = np.unique(cameras, return_inverse=True)
+        return cls(known, code.astype(np.min_scalar_type(len(known))), item)
 
-    def codes(self, stats: RankStatistics, first: int) -> AnyArray:
-        """Return the codes of the positives of a block, of which one is the first of all, [p]."""
-        if not self.by_item:
-            return self.code[first : first + len(stats.positive_distance)]
-        if stats.positive_item is None:
-            raise ValueError("the statistics hold no positive_item")
-        codes: AnyArray = self.code[stats.positive_item]
+    def codes(self, stats: RankStatistics) -> AnyArray:
+        """Return the codes of the positives of statistics, [P].
+
+        Raises
+        ------
+        InputError
+            If the statistics do not say which items these are, or one of them has no camera.
+        """
+        items = stats.positive_item
+        if items is None:
+            raise InputError("the statistics hold no positive_item, whose cameras are asked for")
+        place = items if self.item is None else np.searchsorted(self.item, items)
+        there = place < len(self.code)
+        if self.item is not None:
+            there[there] = self.item[place[there]] == items[there]
+        if not there.all():
+            odd = items[~there][0]
+            raise InputError(f"positive_cam has no camera of gallery item {odd}, a positive")
+        codes: AnyArray = self.code[place]
         return codes
 
 
@@ -213,17 +219,13 @@ def metrics_by_camera_pair(
         In the order of the labels; pairs without a positive are left out. Of the metrics, those
         that are over Q+ alone; not CMC by gallery identity, which is not kept by positive.
     """
-    given = {"query_cam": (len(query_cam), stats.queries)}
-    if not positive_cam.by_item:
-        given["positive_cam"] = len(positive_cam.code), int(stats.indptr[-1])
-    for what, (cameras, wanted) in given.items():
-        if cameras != wanted:
-            raise InputError(f"{what} has {cameras} cameras, and {wanted} are needed")
+    if len(query_cam) != stats.queries:
+        raise InputError(f"query_cam has {len(query_cam)} cameras, and {stats.queries} are needed")
     measures = [one for one in measures_of(options, stats) if one.metric.over == ("Q+",)]
     cells: dict[tuple[Any, Any], Gathering] = {}
     for start, stop in stats.spans:
         block, cams = stats.block(start, stop), query_cam[start:stop]
-        own_codes = positive_cam.codes(block, int(stats.indptr[start]))
+        own_codes = positive_cam.codes(block)
         of_query = rows_of(block.indptr)
         for camera in np.unique(cams).tolist():
             own = cams == camera

@@ -51,6 +51,7 @@ T = TypeVar("T")
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
 BEST = "best.zarr"
+_ROWS = 1 << 18  # of the table of positives, at a time
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
 
 
@@ -284,18 +285,33 @@ def read_summary(folder: Path) -> JsonObject:
 
 
 def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCameras | None:
-    """Read the cameras of positives; None where the result has none."""
+    """Read the cameras of the items that are positives; None where the result has none."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = folder / POSITIVES
     if not path.exists() or "cam" not in pq.read_schema(path).names:
         return None
-    blocks = pq.ParquetFile(path).iter_batches(columns=["cam"])
-    cams = PositiveCameras.of(block["cam"].to_numpy(zero_copy_only=False) for block in blocks)
-    rows, positives = len(cams.code), int(statistics.indptr[-1])
+    file = pq.ParquetFile(path)
+    rows, positives = file.metadata.num_rows, int(statistics.indptr[-1])
     if rows != positives:
         raise damaged(folder, f"{POSITIVES} has {rows} rows, and there are {positives} positives")
-    return cams
+    known: dict[Any, int] = {}  # the number of each camera, from 1
+    number, begin = np.zeros(0, np.uint8), 0  # by gallery item; 0 where it is no positive
+    for batch in file.iter_batches(_ROWS, columns=["cam"]):
+        cams, end = pc.dictionary_encode(batch["cam"]), begin + len(batch)
+        items = statistics.stretch("positive_item", begin, end)
+        own = [known.setdefault(cam, len(known) + 1) for cam in cams.dictionary.to_pylist()]
+        more = np.zeros(max(0, int(items.max()) + 1 - len(number)), np.uint8)
+        number = np.concatenate([number, more], dtype=np.min_scalar_type(len(known)))
+        numbers = np.array(own, number.dtype)[cams.indices]
+        new = number[items] == 0
+        number[items[new]] = numbers[new]
+        for odd in items[number[items] != numbers][:1]:
+            raise damaged(folder, f"{POSITIVES} has two cameras of gallery item {odd}")
+        begin = end
+    item = np.flatnonzero(number)
+    return PositiveCameras.of(np.array(list(known))[number[item] - 1], item)
 
 
 def _read_lists(folder: Path, told: JsonObject | None, table: Any) -> ListReading | None:

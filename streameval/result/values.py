@@ -157,12 +157,12 @@ class EvaluationValues:
         check_not_of_lists(self.lists, "the table of positives")
         for start, stop in self.statistics.spans:
             block = self.statistics.block(start, stop)
-            first, cams = int(self.statistics.indptr[start]), self.positive_cams
+            cams = self.positive_cams
             recall, precision = precision_recall(RankedQueries(block, self.options))
             columns = {
                 "query": rows_of(block.indptr) + start,
                 "item": block.positive_item,
-                "cam": None if cams is None else cams.known[cams.codes(block, first)],
+                "cam": None if cams is None else cams.known[cams.codes(block)],
                 "distance": block.positive_distance,
                 "recall": recall,
                 "precision": precision,

@@ -317,7 +317,7 @@ def with_pairs(planned: Planned) -> Prepared:
     identities = gallery_identities(planned, gallery, pairs)
     if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
         items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
-        cams = PositiveCameras.of([items], by_item=True)
+        cams = PositiveCameras.of(items)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
     if planned.view.items is not None:  # others may have the same labels
