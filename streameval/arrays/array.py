@@ -120,8 +120,15 @@ class Array(ABC):
             seen_by.saw(self, spans, block)
         return block
 
+    def look(self, spans: Spans) -> AnyArray:
+        """Read the block at `spans`, one an axis, that nothing is made of; its rows may lie apart.
+
+        What a task reads by it is not noted.
+        """
+        return self._read(spans)
+
     def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:
-        """Read the block at `spans`, one an axis; see `read`."""
+        """Read the block at `spans`; see `read`."""
         shape = tuple(stop - start for start, stop in spans)
         block = np.empty(shape, self.dtype) if out is None else out[: shape[0]]
         if block.shape != shape or block.dtype != self.dtype:

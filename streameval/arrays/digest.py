@@ -153,7 +153,9 @@ def of_rows(block: AnyArray, first_column: int = 0) -> DigestArray:
     first_column : int
         Number of its first column in the array.
     """
-    table = np.ascontiguousarray(block).reshape(len(block), -1)
+    table = block.reshape(len(block), -1)
+    if table.strides[1] != table.dtype.itemsize:
+        table = np.ascontiguousarray(table)
     words, out = words_of(table), np.zeros(len(table), np.uint64)
     add_digests(words, first_word(table.dtype, first_column), own_multipliers(), out)
     return out
@@ -184,7 +186,7 @@ def of_block(array: Array, rows: Span, columns: Span) -> int:
         step[axis], left = max(step[axis] * times, 1), left // times
     found = 0
     for own, across in blocks((rows, columns), tuple(step)):
-        values = array.read(own, across if len(array.shape) > 1 else None)
+        values = array.look((own, across)[: len(array.shape)])
         found += total(of_rows(values, across[0]), np.arange(*own))
     return found % MODULUS
 

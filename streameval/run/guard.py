@@ -17,6 +17,7 @@ from streameval.arrays import digest
 from streameval.arrays.array import Array
 from streameval.arrays.identity import Files, check_same, identify, state
 from streameval.arrays.witness import (
+    Block,
     Readings,
     check_rows,
     read_otherwise,
@@ -29,6 +30,7 @@ from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.record import Stage
 from streameval.source import Input, Source
+from streameval.threads import spread
 from streameval.typing import JsonObject
 
 ROWS = 1024  # by themselves, read again at a time
@@ -88,17 +90,22 @@ class Guard:
                 self._read_again(name, array)
         stage.files = files
 
-    def check_read_again(self) -> None:
-        """Check arrays that only reading tells of: those in memory."""
+    def check_read_again(self, threads: int) -> None:
+        """Check arrays that only reading tells of, those in memory, by so many threads."""
         for name, array in self._arrays.items():
             if array.is_read_again:
-                self._read_again(name, array)
+                self._read_again(name, array, threads)
 
-    def _read_again(self, name: str, array: Array) -> None:
+    def _read_again(self, name: str, array: Array, threads: int = 1) -> None:
         """Read all again that was read of an input; raise ChangedError if it is not the same."""
-        for (whose, rows, columns), known in self.readings.blocks.items():
-            if whose == name and digest.of_block(array, rows, columns) != known:
+
+        def check(block: tuple[Block, int]) -> None:
+            (_, rows, columns), known = block
+            if digest.of_block(array, rows, columns) != known:
                 raise read_otherwise(name, f"rows {rows[0]}:{rows[1]}")
+
+        blocks = self.readings.blocks.items()
+        spread(check, [block for block in blocks if block[0][0] == name], threads)
         if name in self.readings.rows:
             own = self.readings.rows[name]
             for start, stop in pieces((0, len(own[0])), ROWS):

@@ -129,7 +129,7 @@ class Session:
             guard.check(failed=error)
             raise
         guard.check()
-        guard.check_read_again()
+        guard.check_read_again(self.threads)
         self.progress.finish()
 
     def guard(self, source: Source) -> Guard:

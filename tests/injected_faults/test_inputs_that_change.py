@@ -162,7 +162,7 @@ def moments(happens: Mapping[Moment, Callable[[], None]]) -> Iterator[se.Progres
         happens.get((at[0], at[1]), lambda: None)()
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("read", "take"):
+        for name in ("read", "take", "look"):
             whole = getattr(Array, name)
 
             def read(self: Array, *given: Any, _whole: Any = whole, **named: Any) -> Any:

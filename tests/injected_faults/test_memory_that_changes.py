@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from test_inputs_that_change import GALLERY, LABELS, MOMENTS, QUERY, attempt, moments
 
@@ -14,7 +17,7 @@ MATRIX = ((QUERY[:, None] - GALLERY[None]) ** 2).sum(-1)
 
 
 def evaluated(source: Any, **options: Any) -> se.Evaluation:
-    return se.evaluate(source, **LABELS, range="minmax", threads=1, **options)
+    return se.evaluate(source, **LABELS, range="minmax", **{"threads": 1, **options})
 
 
 def check(found: se.Evaluation | str, name: str, versions: list[Any]) -> None:
@@ -44,6 +47,42 @@ def test_an_array_that_changes(side: str, when: tuple[int, int]) -> None:
     with moments({when: turned}) as progress:
         found = attempt(lambda: evaluated(source(own), progress=progress))
     check(found, "array in memory", versions)
+
+
+Array = npt.NDArray[Any]
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "rows": np.ascontiguousarray,
+    "part of wider rows": lambda array: np.tile(array, 2)[:, : array.shape[1]],
+    "columns": np.asfortranarray,
+    "every other column": lambda array: np.repeat(array, 2, axis=1)[:, ::2],
+    "backwards": lambda array: array[::-1, ::-1].copy()[::-1, ::-1],
+    "other byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+    "float64": lambda array: array.astype(np.float64),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_array_of_any_layout_is_read_again(layout: str, threads: int) -> None:
+    own = LAYOUTS[layout](MATRIX)
+    whole = evaluated(se.Distances(own), threads=threads)
+    assert whole.statistics.equals(evaluated(se.Distances(MATRIX)).statistics)
+    errors = 0
+    for when in MOMENTS:
+        own = LAYOUTS[layout](MATRIX)
+
+        def change(own: Array = own) -> None:
+            own[-1, -1] += 1
+
+        source = se.Distances(own)
+        with moments({when: change}) as progress:
+            how = {"threads": threads, "progress": progress}
+            found = attempt(partial(evaluated, source, **how))
+        errors += isinstance(found, str)
+        own = LAYOUTS[layout](MATRIX)
+        own[-1, -1] += 1
+        check(found, "array in memory", [se.Distances(MATRIX), se.Distances(own)])
+    assert errors > 0
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3, 4])
