@@ -72,11 +72,28 @@ HIDDEN_TIES = {  # of a positive that no list of 3 holds: neither extreme has an
 }
 
 
+HIDDEN_NEGATIVE = {  # closer than the nearest positive, behind an item that is ignored
+    "distances": np.array([[10, 15, 50, 60], [90, 30, 40, 20]]) / 100,
+    "query_id": np.array([0, 1]),
+    "gallery_id": np.array([-1, 2, 0, 1]),
+}
+ONE_ITEM = {  # as far from all: the last six of seven predictions are correct
+    "distances": np.full((7, 1), 0.6),
+    "query_id": np.array([1, 0, 0, 0, 0, 0, 0]),
+    "gallery_id": np.array([0]),
+}
+
+
 @examples(150)
 @given(list_problems(), OPTIONS, st.booleans())
 @example(
     (HIDDEN_TIES, 3, np.random.default_rng(0)),
     MetricOptions(ties="expected", false_rate_budget=5, metrics=("all",)),
+    True,
+)
+@example(
+    (HIDDEN_NEGATIVE, 1, np.random.default_rng(0)),
+    MetricOptions(ties="optimistic", metrics=("all",)),
     True,
 )
 def test_exact_values_lie_in_the_intervals(
@@ -124,6 +141,7 @@ def test_exact_values_lie_in_the_intervals(
 
 @examples(80)
 @given(list_problems(), st.sampled_from(("pessimistic", "optimistic", "stable")))
+@example((ONE_ITEM, 1, np.random.default_rng(0)), "pessimistic")
 def test_what_is_never_found_counts_as_zero(
     drawn: tuple[dict[str, Any], int, np.random.Generator], ties: Any
 ) -> None:

@@ -24,17 +24,18 @@ Steps = Callable[[IntArray, IntArray], FloatArray]
 
 
 def predictions(ranked: RankedQueries) -> FloatArray:
-    """Return the distance of each query's nearest item, and [r_1 = 1] or its chance, [Q, 2].
+    """Return the distance of each query's nearest item, [r_1 = 1] or its chance, and more, [Q, 3].
 
-    The distance is +inf of a query without a prediction: excluded, or without any item.
+    The third is the distance of its nearest negative. Distances are +inf of a query without a
+    prediction: excluded, or without any item.
     """
     stats, ranks = ranked.stats, ranked.ranks
-    distance = np.where(stats.excluded, np.inf, stats.nearest_negative)
-    correct = np.zeros(stats.queries)
+    negative = np.where(stats.excluded, np.inf, stats.nearest_negative)
+    distance, correct = negative.copy(), np.zeros(stats.queries)
     correct[ranks.queries] = ranks.first_within(1)
     some = correct[ranks.queries] > 0
     distance[ranks.queries[some]] = stats.positive_distance[ranks.start[some]]
-    return np.column_stack([distance, correct])
+    return np.column_stack([distance, correct, negative])
 
 
 def ranked_predictions(predicted: FloatArray, ties: TieRule) -> tuple[IntArray, IntArray]:
@@ -43,7 +44,7 @@ def ranked_predictions(predicted: FloatArray, ties: TieRule) -> tuple[IntArray, 
     In a tie of queries those of wrong predictions are first (pessimistic), those of correct ones
     (optimistic), or those of lower index (stable).
     """
-    distance, correct = predicted.T
+    distance, correct = predicted[:, 0], predicted[:, 1]
     second = {"pessimistic": correct, "optimistic": -correct}.get(ties, np.arange(len(distance)))
     order = np.lexsort((second, distance))
     order = order[distance[order] < np.inf]
@@ -77,9 +78,10 @@ def summed_precisions(
     before, correct_before = (np.cumsum(one, axis=1) - one for one in (number, found))
     low = before.astype(np.int64)
     inverse = steps(low, low + number.astype(np.int64))
-    one = (correct_before + 1) * found / np.maximum(number, 1)
+    one = (correct_before + 1) * found
     two = (found**2 - squared) / np.maximum(number * (number - 1), 1)
-    added: FloatArray = one * inverse + two * (number - (before + 1) * inverse)
+    many = one / np.maximum(number, 1) * inverse + two * (number - (before + 1) * inverse)
+    added: FloatArray = np.where(number == 1, one / (before + 1), many)  # rounded once
     return added
 
 
@@ -101,12 +103,12 @@ def predictions_between(worst: Totals, best: Totals) -> Bounds:
     """Return GAP of the worst and of the best predictions that lists of neighbours allow.
 
     GAP never improves if a correct prediction becomes wrong, moves away, or a wrong one comes
-    closer. A wrong one is the nearest that it can be at worst, and the furthest at best.
+    closer. A wrong one is the nearest negative: as near as it can be at worst, as far at best.
     """
     low, high = (one.column(predictions) for one in (worst, best))
     ends = []
     for own, furthest in ((low, np.minimum), (high, np.maximum)):
-        wrong = furthest(low[:, 0], high[:, 0])
+        wrong = furthest(low[:, 2], high[:, 2])
         distance = np.where(own[:, 1] > 0, own[:, 0], wrong)
         ends.append(_average(np.column_stack([distance, own[:, 1]]), worst))
     return ends[0], ends[1]
