@@ -14,6 +14,7 @@ from oracle import oracle_statistics
 from profiles import examples
 from reference import canonical_distances
 from support.kernels import Columns, Positives, Tile
+from support.package import order_within
 
 import streameval as se
 
@@ -129,11 +130,39 @@ def test_positives_are_sorted_by_distance_then_by_item(
     distance *= rng.choice([-1.0, 1.0], len(item))
     distance[rng.random(len(item)) < 0.01] = far
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.kernels.edges.SPREAD", 10)
+        patch.setattr("streameval.sorting.SPREAD", 10)
         found = Positives.sort(indptr, distance.copy(), item.copy(), threads)
     order = np.lexsort((item, distance, query))
     assert np.array_equal(found.distance, distance[order])
     assert np.array_equal(found.item, item[order])
+
+
+@examples(60)
+@given(
+    seed=st.integers(0, 10**6),
+    counts=st.lists(st.integers(0, 300), max_size=6),
+    levels=st.sampled_from([1, 3, 50, 10**6]),
+    kind=st.sampled_from(["shuffled", "sorted", "no numbers"]),
+    threads=st.integers(1, 3),
+)
+def test_entries_are_ordered_by_several_keys(
+    seed: int, counts: list[int], levels: int, kind: str, threads: int
+) -> None:
+    rng, size = np.random.default_rng(seed), sum(counts)
+    indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
+    row = np.repeat(np.arange(len(counts)), counts)
+    item, distance = rng.integers(0, 40, size), rng.integers(0, levels, size).astype(np.float64)
+    flag = rng.random(size) < 0.5
+    distance[rng.random(size) < 0.02] = np.inf
+    if kind == "sorted":
+        distance = distance[np.lexsort((distance, row))]
+    elif kind == "no numbers":
+        distance[:] = np.nan
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.sorting.SPREAD", 10)
+        for keys in ((item,), (item, distance), (item, flag, distance)):
+            found = order_within(indptr, *keys, threads=threads)
+            assert np.array_equal(found, np.lexsort((*keys, row)))
 
 
 @pytest.mark.parametrize("order", ["halves", "saw", "odd"])

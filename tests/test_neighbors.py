@@ -20,6 +20,7 @@ from spread import spread
 from support.arrays import fingerprint, open_array
 from support.cli import main
 from support.distances import find_distance
+from support.neighbors import Hits
 from support.runs import prepare
 
 import streameval as se
@@ -692,6 +693,44 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
         runs.plan_any_budget(patch)
         with pytest.raises(se.BudgetError, match="too small for lists"):
             prepare(source, **sides(), memory="10MB")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hits_of_shards_are_the_nearest_of_all(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, k, gallery = 5, int(rng.integers(1, 12)), int(rng.integers(1, 30))
+    levels = np.linspace(-1, 1, int(rng.integers(1, 40)), dtype=np.float32)
+    values = rng.choice(levels, (rows, gallery))
+    found = Hits(np.full((rows, k), -1), np.full((rows, k), np.inf, np.float32), 0.0)
+    for start in range(0, gallery, 7):
+        own = values[:, start : start + 7]
+        order = np.argsort(own + rng.random(own.shape) * 1e-6, axis=1)[:, :k]  # ties in any order
+        near = np.take_along_axis(own, order, axis=1)
+        padded = ((0, 0), (0, int(rng.integers(0, k - order.shape[1] + 1))))
+        item = np.pad(order, padded, constant_values=-1)
+        found = found.merge(Hits.of(np.pad(near, padded), item, start, float(start)))
+    nearest = np.lexsort((np.arange(gallery) * np.ones((rows, 1)), values), axis=1)[:, :k]
+    some = nearest.shape[1]
+    assert np.array_equal(found.item[:, :some], nearest)
+    assert np.array_equal(found.value[:, :some], np.take_along_axis(values, nearest, axis=1))
+    assert (found.item[:, some:] == -1).all()
+    assert np.isinf(found.value[:, some:]).all()
+    assert found.longest == 7 * ((gallery - 1) // 7)
+
+
+@pytest.mark.parametrize(("queries", "threads"), [(5000, 2), (900, 3), (40, 8)])
+def test_a_small_gallery_is_searched_by_all_threads(queries: int, threads: int) -> None:
+    rng = np.random.default_rng(0)
+    q, g = (rng.standard_normal((rows, 8), dtype=np.float32) for rows in (queries, 200))
+    labels = {"query": se.Labels(np.arange(queries) % 9), "gallery": se.Labels(np.arange(200) % 9)}
+    source = se.Neighbors(features=se.Features(q, g), index="Flat", k=5)
+    plan = prepare(source, **labels, protocol="no-camera", memory="2GB", threads=threads).plan
+    spans = [task.queries for task in plan.tasks]
+    assert all(task.gallery == (0, 200) for task in plan.tasks)
+    assert [stop for _, stop in spans[:-1]] == [start for start, _ in spans[1:]]
+    assert (spans[0][0], spans[-1][1]) == (0, queries)
+    assert len(spans) >= min(threads, -(-queries // 32))
+    assert plan.bytes_read >= len(spans) * g.nbytes
 
 
 @pytest.mark.usefixtures("folder")

@@ -9,22 +9,17 @@ Thresholds are the distances that lie within τ_t = t / 100 of a range.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.compilation import compiled
+from streameval.sorting import sort_within
 from streameval.stretches import cumulated
-from streameval.threads import spread
-from streameval.typing import BoolArray, FloatArray, IntArray, Span
+from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
-FEW, CROWDED = 16, 128  # positives of a query that need no digits; that are many of one number
-DIGIT = 6, 11  # bits: the fewest, and the most
-SHIFT, PLACE = 40, (1 << 40) - 1  # of a number, below which is the place
-SPREAD = 1 << 16  # positives that are worth a thread
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
@@ -103,14 +98,7 @@ class Positives(NamedTuple):
 
         NaN come in any order.
         """
-        shares = np.linspace(0, len(item), max(min(threads, len(item) // SPREAD), 1) + 1)
-        cuts = [*np.searchsorted(indptr, shares[:-1]).tolist(), len(indptr) - 1]
-
-        def sort(queries: Span) -> None:
-            own = indptr[queries[0] : queries[1] + 1]
-            _sort_queries(own, distance, item)
-
-        spread(sort, [cut for cut in pairwise(cuts) if cut[0] < cut[1]], threads)
+        sort_within(indptr, distance, item, threads)
         return cls(indptr, distance, item)
 
     @classmethod
@@ -145,97 +133,6 @@ class Positives(NamedTuple):
         return Positives(
             self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
         )
-
-
-@compiled
-def _sort_queries(indptr, distance, item):  # type: ignore[no-untyped-def]
-    """Sort the positives of some queries: by distance, then by item.
-
-    Two digits of the distance bring each near its place.
-
-    Parameters
-    ----------
-    indptr : [q + 1] int64
-        Where the positives of each of these queries begin.
-    distance, item : [P] float64, [P] int64
-    """
-    most = 0
-    for i in range(len(indptr) - 1):
-        most = max(most, indptr[i + 1] - indptr[i])
-    distances, items = np.empty(most), np.empty(most, np.int64)
-    numbers, moved = np.empty(most, np.int64), np.empty(most, np.int64)
-    ends = np.empty((2, 1 << DIGIT[1]), np.int32)
-    for i in range(len(indptr) - 1):
-        own = slice(indptr[i], indptr[i + 1])
-        out, out_items = distance[own], item[own]
-        count = len(out)
-        turns = count
-        if count > FEW:
-            given, number = distances[:count], numbers[:count]
-            given[:], items[:count] = out, out_items
-            _sort_numbers(given, number, moved[:count], ends)
-            for k in range(count):
-                at = number[k] & PLACE
-                out[k], out_items[k] = given[at], items[at]
-            turns = 0
-            for k in range(1, count):
-                turns += out[k - 1] > out[k]
-            if turns:
-                _sort_crowded(number, out, out_items)
-        for k in range(1, count if turns else 0):
-            value, its_item = out[k], out_items[k]
-            if out[k - 1] > value:  # as a rule not: then nothing is written
-                while k > 0 and out[k - 1] > value:
-                    out[k], out_items[k] = out[k - 1], out_items[k - 1]
-                    k -= 1
-                out[k], out_items[k] = value, its_item
-
-
-@compiled
-def _sort_numbers(distance, number, moved, ends):  # type: ignore[no-untyped-def]
-    """Write numbers of two digits that grow with the distance, each before its place, ascending."""
-    bits, low, high = DIGIT[0], np.inf, -np.inf
-    while bits < DIGIT[1] and 1 << bits < len(distance):
-        bits += 1
-    for value in distance:
-        low, high = min(low, value), max(high, value)
-    mask, most = (1 << bits) - 1, (1 << 2 * bits) - 1
-    scale = most / (high - low) if low < high else 0.0
-    lower, upper = ends[0, : mask + 1], ends[1, : mask + 1]
-    lower[:], upper[:] = 0, 0
-    for k in range(len(distance)):
-        scaled = (distance[k] - low) * scale
-        whole = np.int64(scaled) if 0.0 <= scaled < most else most  # as of NaN
-        lower[whole & mask] += 1
-        upper[whole >> bits] += 1
-        number[k] = whole << SHIFT | k
-    below, before = 0, 0
-    for digit in range(mask + 1):
-        own, own_upper = lower[digit], upper[digit]
-        lower[digit], upper[digit] = below, before
-        below, before = below + own, before + own_upper
-    for one in number:
-        digit = one >> SHIFT & mask
-        moved[lower[digit]] = one
-        lower[digit] += 1
-    for one in moved:
-        digit = one >> SHIFT + bits
-        number[upper[digit]] = one
-        upper[digit] += 1
-
-
-@compiled
-def _sort_crowded(number, distances, items):  # type: ignore[no-untyped-def]
-    """Sort those that have the same number, where many have: to insert them would take long."""
-    begin = 0
-    for end in range(1, len(number) + 1):
-        if end < len(number) and number[end] >> SHIFT == number[begin] >> SHIFT:
-            continue
-        if end - begin > CROWDED:
-            own = slice(begin, end)
-            order = np.argsort(distances[own], kind="mergesort")
-            distances[own], items[own] = distances[own][order], items[own][order]
-        begin = end
 
 
 class Edges(NamedTuple):

@@ -28,8 +28,8 @@ from streameval.metrics.compute import (
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
+from streameval.sorting import order_within
 from streameval.statistics import FIELDS, ROW_FIELDS, RankStatistics
-from streameval.stretches import rows_of
 from streameval.typing import AnyArray, IntArray
 
 NO_RANGE = (
@@ -263,8 +263,7 @@ def _shown_ties(worst: RankStatistics, best: RankStatistics) -> IntArray:
     item, elsewhere = best.positive_item, worst.positive_item
     if item is None or elsewhere is None:
         return best.tied
-    query = rows_of(best.indptr)
-    own, others = np.lexsort((item, query)), np.lexsort((elsewhere, query))
+    own, others = (order_within(best.indptr, items) for items in (item, elsewhere))
     tied = best.tied.copy()
     tied[own[best.positive_distance[own] != worst.positive_distance[others]]] = 0
     return tied

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from streameval.metrics.ranks import NEVER
 from streameval.neighbors.lists import Places
+from streameval.sorting import order_within
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -194,7 +195,7 @@ class _Known:
         self, distance: FloatArray, ahead: Ahead, within: IntArray, nearest: FloatArray
     ) -> RankStatistics:
         """Return statistics, the positives sorted by distance, then index."""
-        order = np.lexsort((self.item, distance, self.query))
+        order = order_within(self.indptr, distance)
         closer, tied, before = (counts[order] for counts in ahead)
         return RankStatistics(
             indptr=self.indptr,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_index
@@ -25,6 +26,7 @@ from streameval.run.job import Job
 from streameval.run.passes import by_queries
 from streameval.run.progress import Watch
 from streameval.run.session import Session
+from streameval.sorting import order_within
 from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.typing import Float32Array, IntArray, JsonObject, Span
@@ -240,15 +242,47 @@ class Hits(NamedTuple):
         """Return a result of FAISS on gallery rows from `start` on."""
         nothing = item < 0
         values = np.where(nothing, np.float32(np.inf), value)
-        return cls(np.where(nothing, NOTHING, item + start), values, longest)
+        items = np.where(nothing, NOTHING, item + start)
+        if not _in_order(items, values):  # those as near as each other come in any order
+            rows, k = items.shape
+            order = order_within(np.arange(rows + 1) * k, items.ravel(), values.ravel())
+            items, values = (own.ravel()[order].reshape(rows, k) for own in (items, values))
+        return cls(items, values, longest)
 
     def merge(self, other: Hits) -> Hits:
         """Return the nearest k of two shards of the gallery; the other may have fewer."""
-        item = np.concatenate([self.item, other.item], axis=1)
-        value = np.concatenate([self.value, other.value], axis=1)
-        order = np.lexsort((item, value), axis=1)[:, : self.item.shape[1]]
-        item, value = (np.take_along_axis(values, order, axis=1) for values in (item, value))
+        item, value = np.empty_like(self.item), np.empty_like(self.value)
+        _merge(self.item, self.value, other.item, other.value, item, value)
         return Hits(item, value, max(self.longest, other.longest))
+
+
+@compiled
+def _in_order(items, values):  # type: ignore[no-untyped-def]
+    """Tell whether rows ascend in value, and in item where values are equal."""
+    for row in range(len(items)):
+        item, value = items[row], values[row]
+        for k in range(1, len(item)):
+            equal = value[k - 1] == value[k] and item[k - 1] <= item[k]
+            if not (equal or value[k - 1] < value[k]):
+                return False
+    return True
+
+
+@compiled
+def _merge(items, values, more_items, more_values, out_items, out_values):  # type: ignore[no-untyped-def]
+    """Write the first of two rows that are in order, one row after the other."""
+    for row in range(len(items)):
+        item, value = items[row], values[row]
+        other, its_value = more_items[row], more_values[row]
+        i, j = 0, 0
+        for k in range(len(item)):
+            nearer = j == len(other) or value[i] < its_value[j]
+            if nearer or (value[i] == its_value[j] and item[i] <= other[j]):
+                out_items[row, k], out_values[row, k] = item[i], value[i]
+                i += 1
+            else:
+                out_items[row, k], out_values[row, k] = other[j], its_value[j]
+                j += 1
 
 
 def search(job: Job, task: Task, watch: Watch) -> Hits:

@@ -30,6 +30,7 @@ from streameval.neighbors.lists import Lists, Places
 from streameval.output import NewFile
 from streameval.protocols.labels import Labels, label_column
 from streameval.protocols.pairs import Pairs
+from streameval.sorting import order_within
 from streameval.sources.tiled import ArrayLike
 from streameval.typing import AnyArray, Float32Array, FloatArray, JsonObject
 
@@ -173,8 +174,8 @@ def run_lines(
     query, item = returned.query[valid], returned.item[valid]
     distance, positive = returned.distance[valid], places.positive[valid]
     first = {"pessimistic": positive, "optimistic": ~positive}.get(ties, np.zeros(len(valid)))
-    order = np.lexsort((item, first, distance, query))
     begin = np.searchsorted(query, np.arange(pairs.queries + 1))
+    order = order_within(begin, item, first, distance)
     for at, name in enumerate(queries):
         own = order[begin[at] : begin[at + 1]]
         rows = zip(item[own].tolist(), descending(-distance[own]).tolist(), strict=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from streameval.errors import InputError, warn
 from streameval.protocols.pairs import Pairs
+from streameval.sorting import order_within
 from streameval.stretches import cumulated, rows_of
 from streameval.typing import BoolArray, FloatArray, IntArray
 
@@ -71,7 +72,7 @@ class Lists:
         of no more than k items stays as it is.
         """
         query = self.query
-        order = np.lexsort((self.item, self.distance, query))
+        order = order_within(self.indptr, self.item, self.distance)
         item, distance = self.item[order], self.distance[order]
         place = np.arange(len(order)) - self.indptr[query]
         following = np.full(len(self.horizon), np.inf)
@@ -177,7 +178,7 @@ class Repairs:
         row, _ = np.nonzero(held)
         item, distance, lengths = indices[held], values[held], held.sum(axis=1)
         self._check_order(values, held, first)
-        order = np.lexsort((item, row))
+        order = order_within(cumulated(lengths), item)
         again = np.flatnonzero((np.diff(item[order]) == 0) & (np.diff(row[order]) == 0))
         before, second = order[again], order[again + 1]
         differ = second[distance[second] != distance[before]]
@@ -189,11 +190,11 @@ class Repairs:
             )
         self.note("repeated", row[np.sort(second)] + first)
         row, item, distance = (np.delete(values, second) for values in (row, item, distance))
-        order = np.lexsort((item, distance, row))
-        item, distance = item[order], distance[order]
         short = (lengths < indices.shape[1]) & (lengths < self.gallery)
         self.note("short", np.flatnonzero(short) + first)
-        return Lists.of(row, item, distance, np.full(len(held), -np.inf))
+        lists = Lists.of(row, item, distance, np.full(len(held), -np.inf))
+        order = order_within(lists.indptr, item, distance)
+        return replace(lists, item=item[order], distance=distance[order])
 
     def _check(
         self, indices: IntArray, values: FloatArray, held: BoolArray, first: int, *, known: bool

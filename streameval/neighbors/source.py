@@ -49,6 +49,7 @@ Depth = int | Literal["auto"]
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
 MOST_QUERIES = 4096  # of a block: more make nothing faster
+LEAST_QUERIES = 32  # of a task: FAISS multiplies fewer than 20 without BLAS
 LEAST_BLOCK = 256  # gallery rows: fewer are not tried before fewer queries
 FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
 FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
@@ -259,7 +260,6 @@ class ListSource(Source):
         blocks = ranges(problem.queries, queries)
         row_bytes = problem.data.width * problem.data.stored_itemsize
         gallery_bytes = problem.gallery * row_bytes
-        read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))
         if self.by_distance:
             read += min(problem.queries * self.searched * row_bytes, len(blocks) * gallery_bytes)
         shards = [(0, problem.gallery)]
@@ -267,9 +267,11 @@ class ListSource(Source):
             rows = math.ceil(problem.gallery / (process.shares * block)) * block
             by_item, *_ = problem.data.edges or (None,)
             shards = ranges(problem.gallery, rows, by_item)
-        elif self.searches:
-            step = max(-(-queries // process.shares), 16)
+        if self.searches:
+            cuts = max(process.shares // max(len(shards), 1), 1)  # a small gallery stays whole
+            step = max(-(-queries // cuts), LEAST_QUERIES)
             blocks = [part for some in blocks for part in pieces(some, step)]
+        read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))
         return Plan(
             "lists",
             tuple(Task(some, shard) for some in blocks for shard in shards),

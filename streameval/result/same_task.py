@@ -13,8 +13,8 @@ from streameval.protocols.shipped import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
 from streameval.result.saved import plain
+from streameval.sorting import order_within
 from streameval.statistics import RankStatistics
-from streameval.stretches import rows_of
 from streameval.typing import IntArray, JsonObject, Span
 
 QUERIES = "queries"
@@ -179,7 +179,7 @@ def positive_items(statistics: RankStatistics, queries: Span) -> IntArray:
     begins = statistics.indptr[queries[0] : queries[1] + 1]
     begin, end = begins[[0, -1]].tolist()
     items = statistics.stretch("positive_item", begin, end)
-    return items[np.lexsort((items, rows_of(begins - begin)))]
+    return items[order_within(begins - begin, items)]
 
 
 def _options_differ(a: Evaluation, b: Evaluation) -> str:

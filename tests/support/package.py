@@ -9,6 +9,7 @@ from streameval.output import NewFile as NewFile
 from streameval.output import claimed as claimed
 from streameval.planning.range import uniform_edges as uniform_edges
 from streameval.request import Terms as Terms
+from streameval.sorting import order_within as order_within
 from streameval.stacked import stack as stack
 from streameval.statistics import FIELDS as FIELDS
 from streameval.statistics import REQUIRED as REQUIRED
@@ -31,6 +32,7 @@ __all__ = [
     "free_bytes",
     "give_back",
     "left_of",
+    "order_within",
     "pack",
     "stack",
     "sums_of",
