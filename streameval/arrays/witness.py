@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import ChangedError
-from streameval.typing import AnyArray, IntArray, Span
+from streameval.typing import AnyArray, BoolArray, IntArray, Span
 
 MODULUS = 1 << 64  # of digests
 
@@ -60,13 +60,11 @@ class Readings:
                 raise read_otherwise(name, f"rows {start}:{stop}")
         for name, (rows, digests) in other.rows.items():
             known, own = self.rows.get(name, (rows[:0], digests[:0]))
-            if not check_rows(name, (known, own), rows, digests):
-                at, last = np.searchsorted(known, [rows[0], rows[-1] + 1])
-                if at < last:  # some lie between them, or are the same
-                    at = np.searchsorted(known, rows)
-                    new = at == len(known)
-                    new[~new] = known[at[~new]] != rows[~new]
-                    at, rows, digests = at[new], rows[new], digests[new]
+            new = ~check_rows(name, (known, own), rows, digests)
+            if new.any():
+                rows, digests = rows[new], digests[new]
+                at, last = np.searchsorted(known, [rows[0], rows[-1]])
+                at = np.searchsorted(known, rows) if at < last else at  # some lie between them
                 known, own = np.insert(known, at, rows), np.insert(own, at, digests)
             self.rows[name] = known, own
 
@@ -133,23 +131,29 @@ def read_otherwise(name: str, what: str) -> ChangedError:
 
 def check_rows(
     name: str, known: tuple[IntArray, DigestArray], rows: IntArray, digests: DigestArray
-) -> bool:
+) -> BoolArray:
     """Raise ChangedError where the digests of ascending rows differ from what is known of them.
 
-    Return whether these rows, and none between them, are known.
+    Return which of the rows, at least one, are known.
     """
     numbers, expected = known
     within = slice(*np.searchsorted(numbers, [rows[0], rows[-1] + 1]).tolist())
     numbers, expected = numbers[within], expected[within]
-    if not len(numbers):
-        return False
-    every = np.array_equal(numbers, rows)
-    at = slice(None) if every else np.searchsorted(rows, numbers)
-    differs = (rows[at] == numbers) & (digests[at] != expected)
+    found = np.zeros(len(rows), np.bool_)
+    if np.array_equal(numbers, rows):
+        found[:], differs = True, expected != digests
+    elif len(numbers) <= len(rows):  # each of the fewer is looked for
+        at = np.searchsorted(rows, numbers)
+        same = rows[at] == numbers
+        found[at[same]], differs = True, same & (digests[at] != expected)
+    else:
+        at = np.minimum(np.searchsorted(numbers, rows), len(numbers) - 1)
+        found = numbers[at] == rows
+        differs = found & (digests != expected[at])
     for which in np.flatnonzero(differs)[:1]:
-        row = numbers[which]
+        row = (numbers if len(numbers) <= len(rows) else rows)[which]
         raise read_otherwise(name, f"rows {row}:{row + 1}")
-    return every
+    return found
 
 
 def _are_apart(blocks: list[tuple[Span, Span]]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.arrays import Readings
 from test_inputs_that_change import GALLERY, LABELS, MOMENTS, QUERY, attempt, moments
 
 import streameval as se
@@ -98,3 +99,29 @@ def test_a_function_that_does_not_repeat_itself(kept: int) -> None:
     found = attempt(lambda: evaluated(se.Computed(distances, MATRIX.shape)))
     check(found, "distances", [se.Distances(MATRIX + more) for more in (0, 1)])
     assert isinstance(found, str) or calls <= kept
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_rows_that_are_read_otherwise_are_told_whatever_else_is_known(seed: int) -> None:
+    rng, known = np.random.default_rng(seed), dict[int, int]()
+    size = int(rng.integers(1, 30))
+    digests, readings = rng.integers(0, 2**63, size).astype(np.uint64), Readings()
+    for _ in range(8):
+        first = int(rng.integers(0, size))
+        rows = np.arange(first, int(rng.integers(first + 1, size + 1)))
+        if rng.random() < 0.7:
+            rows = np.sort(rng.permutation(size)[: rng.integers(1, size + 1)])
+        own = digests[rows]
+        if rng.random() < 0.2:
+            own[rng.integers(0, len(own))] += np.uint64(1)
+        found = dict(zip(rows.tolist(), own.tolist(), strict=True))
+        differs = [row for row, value in found.items() if known.get(row, value) != value]
+        other = Readings(rows={"gallery": (rows, own)})
+        if differs:
+            with pytest.raises(se.InputError, match=rf"rows {differs[0]}:{differs[0] + 1} are not"):
+                readings.add(other)
+            continue
+        readings.add(other)
+        known = found | known
+        assert dict(zip(*(one.tolist() for one in readings.rows["gallery"]), strict=True)) == known
+        assert readings.rows["gallery"][0].tolist() == sorted(known)
