@@ -718,6 +718,38 @@ def test_hits_of_shards_are_the_nearest_of_all(seed: int) -> None:
     assert found.longest == 7 * ((gallery - 1) // 7)
 
 
+def test_faiss_multiplies_by_blas_while_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    q, g = (rng.standard_normal((rows, 64), dtype=np.float32) for rows in (400, 300))
+    labels = {"query": se.Labels(np.arange(400) % 9), "gallery": se.Labels(np.arange(300) % 9)}
+    seen, whole, usual = [], faiss.knn, faiss.cvar.distance_compute_blas_threshold
+
+    def knn(queries: np.ndarray, *given: Any, **named: Any) -> Any:
+        seen.append((len(queries), faiss.cvar.distance_compute_blas_threshold))
+        if len(seen) > 8:
+            raise MemoryError("no room")
+        return whole(queries, *given, **named)
+
+    def lists(rows: int) -> se.Evaluation:
+        features = se.Features(q[:rows], g, "euclidean")
+        own = {**labels, "query": se.Labels(labels["query"].id[:rows])}
+        source = se.Neighbors(features=features, index="Flat", k=20)
+        return se.evaluate(source, **own, protocol="no-camera", threads=2)
+
+    expected = lists(400)
+    monkeypatch.setattr(faiss, "knn", knn)
+    assert lists(400).statistics.equals(expected.statistics)
+    assert {threshold for _, threshold in seen} == {1}
+    assert faiss.cvar.distance_compute_blas_threshold == usual
+    seen.clear()
+    lists(3)
+    assert seen == [(3, usual)]
+    seen.extend([(0, 0)] * 8)
+    with pytest.raises((MemoryError, se.StreamevalError)):
+        lists(400)
+    assert faiss.cvar.distance_compute_blas_threshold == usual
+
+
 @pytest.mark.parametrize(("queries", "threads"), [(5000, 2), (900, 3), (40, 8)])
 def test_a_small_gallery_is_searched_by_all_threads(queries: int, threads: int) -> None:
     rng = np.random.default_rng(0)

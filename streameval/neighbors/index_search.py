@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
-from streameval.compilation import compiled
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_index
+from streameval.neighbors.flat import Hits, nearest
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.source import ListSource
 from streameval.output import scratch_folder
@@ -26,10 +26,9 @@ from streameval.run.job import Job
 from streameval.run.passes import by_queries
 from streameval.run.progress import Watch
 from streameval.run.session import Session
-from streameval.sorting import order_within
 from streameval.source import Input
 from streameval.sources.features import Features
-from streameval.typing import Float32Array, IntArray, JsonObject, Span
+from streameval.typing import JsonObject, Span
 
 FIRST_DEPTH = 64  # of k auto
 BUILT = "built.faiss"
@@ -220,71 +219,6 @@ class IndexSearch(ListSource):
         return repairs.clean(np.concatenate(items), distances, queries[0]), max(longest)
 
 
-class Hits(NamedTuple):
-    """What FAISS returns for m queries, nearest first.
-
-    Attributes
-    ----------
-    item : [m, k] int64
-        Gallery indices; −1 where there is nothing more.
-    value : [m, k] float32
-        FAISS's own, ascending; +inf where there is nothing more.
-    longest : float
-        Length of the longest gallery vector that was looked at; NaN where that isn't known.
-    """
-
-    item: IntArray
-    value: Float32Array
-    longest: float
-
-    @classmethod
-    def of(cls, value: Any, item: IntArray, start: int, longest: float) -> Hits:
-        """Return a result of FAISS on gallery rows from `start` on."""
-        nothing = item < 0
-        values = np.where(nothing, np.float32(np.inf), value)
-        items = np.where(nothing, NOTHING, item + start)
-        if not _in_order(items, values):  # those as near as each other come in any order
-            rows, k = items.shape
-            order = order_within(np.arange(rows + 1) * k, items.ravel(), values.ravel())
-            items, values = (own.ravel()[order].reshape(rows, k) for own in (items, values))
-        return cls(items, values, longest)
-
-    def merge(self, other: Hits) -> Hits:
-        """Return the nearest k of two shards of the gallery; the other may have fewer."""
-        item, value = np.empty_like(self.item), np.empty_like(self.value)
-        _merge(self.item, self.value, other.item, other.value, item, value)
-        return Hits(item, value, max(self.longest, other.longest))
-
-
-@compiled
-def _in_order(items, values):  # type: ignore[no-untyped-def]
-    """Tell whether rows ascend in value, and in item where values are equal."""
-    for row in range(len(items)):
-        item, value = items[row], values[row]
-        for k in range(1, len(item)):
-            equal = value[k - 1] == value[k] and item[k - 1] <= item[k]
-            if not (equal or value[k - 1] < value[k]):
-                return False
-    return True
-
-
-@compiled
-def _merge(items, values, more_items, more_values, out_items, out_values):  # type: ignore[no-untyped-def]
-    """Write the first of two rows that are in order, one row after the other."""
-    for row in range(len(items)):
-        item, value = items[row], values[row]
-        other, its_value = more_items[row], more_values[row]
-        i, j = 0, 0
-        for k in range(len(item)):
-            nearer = j == len(other) or value[i] < its_value[j]
-            if nearer or (value[i] == its_value[j] and item[i] <= other[j]):
-                out_items[row, k], out_values[row, k] = item[i], value[i]
-                i += 1
-            else:
-                out_items[row, k], out_values[row, k] = other[j], its_value[j]
-                j += 1
-
-
 def search(job: Job, task: Task, watch: Watch) -> Hits:
     """Search the queries of a task in its shard of the gallery, or in the index."""
     import faiss
@@ -294,8 +228,8 @@ def search(job: Job, task: Task, watch: Watch) -> Hits:
     code = faiss_index.metric_code(features)
     sign = 1 if code == faiss.METRIC_L2 else -1  # the nearest have the greatest products
     queries = faiss_index.faiss_vectors(features, features.read_query(*task.queries))
-    faiss.omp_set_num_threads(1)
     if source.path is not None:
+        faiss.omp_set_num_threads(1)
         value, item = faiss_index.open_index(source.path, source.search).search(queries, k)
         watch.advance(task.pairs)
         return Hits.of(sign * value, item, 0, math.nan)
@@ -304,7 +238,7 @@ def search(job: Job, task: Task, watch: Watch) -> Hits:
     for start, stop in pieces(task.gallery, job.plan.block):
         vectors = features.read_gallery(start, stop)
         rows = faiss_index.faiss_vectors(features, vectors)
-        value, item = faiss.knn(queries, rows, min(k, stop - start), metric=code)
+        value, item = nearest(queries, rows, min(k, stop - start), code)
         longest = float(vectors.norms.max(initial=0))
         hits = hits.merge(Hits.of(sign * value, item, start, longest))
         watch.advance((stop - start) * len(queries))

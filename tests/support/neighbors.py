@@ -3,7 +3,7 @@
 from streameval.neighbors.bounds import find_extremes as find_extremes
 from streameval.neighbors.comparison import Setting as Setting
 from streameval.neighbors.comparison import interval as interval
-from streameval.neighbors.index_search import Hits as Hits
+from streameval.neighbors.flat import Hits as Hits
 from streameval.neighbors.list_files import descending as descending
 from streameval.neighbors.list_files import names_of as names_of
 from streameval.neighbors.list_files import qrels_lines as qrels_lines
