@@ -38,7 +38,8 @@ def order_within(indptr: IntArray, *keys: AnyArray, threads: int = 1) -> IntArra
 def sort_within(indptr: IntArray, key: FloatArray, entry: IntArray, threads: int = 1) -> None:
     """Sort each stretch by a key, in place; entries of equal keys stay in their order.
 
-    NaN come in any order, but stay in theirs where there is nothing else.
+    Where all keys of a stretch are NaN, entries stay in their order; where some are, the order is
+    undefined.
 
     Parameters
     ----------

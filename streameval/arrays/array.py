@@ -121,10 +121,14 @@ class Array(ABC):
         return block
 
     def look(self, spans: Spans) -> AnyArray:
-        """Read the block at `spans`, one an axis, that nothing is made of; its rows may lie apart.
+        """Read the block at `spans`, one an axis, to look at it alone.
 
-        What a task reads by it is not noted.
+        Unlike `read`, it may return a view of any strides, does not check the spans, and no witness
+        sees it.
         """
+        return self._look(spans)
+
+    def _look(self, spans: Spans) -> AnyArray:
         return self._read(spans)
 
     def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:

@@ -134,7 +134,7 @@ def check_rows(
 ) -> BoolArray:
     """Raise ChangedError where the digests of ascending rows differ from what is known of them.
 
-    Return which of the rows, at least one, are known.
+    Return a mask of the rows that are known, [n] bool; there must be a row at least.
     """
     numbers, expected = known
     within = slice(*np.searchsorted(numbers, [rows[0], rows[-1] + 1]).tolist())

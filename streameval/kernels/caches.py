@@ -16,13 +16,13 @@ from numba.core import event
 
 CALLED = (
     *("arrays/*.py", "distances/*.py", "kernels/*.py", "reranking/*.py", "single_shot/*.py"),
-    *("compilation.py", "metrics/ranks.py", "stretches.py"),
+    *("compilation.py", "metrics/ranks.py", "sorting.py", "stretches.py"),
 )
 """Sources that kernels of other sources call into, or are kept by."""
 
 KEPT = (
-    *(".", "arrays", "distances", "expansion", "kernels", "metrics", "protocols", "reranking"),
-    *("single_shot", "sources"),
+    *(".", "arrays", "distances", "expansion", "kernels", "metrics", "neighbors", "protocols"),
+    *("reranking", "single_shot", "sources"),
 )
 """Folders of sources with kernels."""
 

@@ -128,8 +128,7 @@ def resampled_average(resamples: Resamples) -> FloatArray:
 
 
 def _exact_steps(low: IntArray, high: IntArray) -> FloatArray:
-    steps = harmonic_difference(low.ravel(), high.ravel()).reshape(low.shape)
-    return np.where(high == low + 1, 1 / np.maximum(high, 1), steps)
+    return harmonic_difference(low.ravel(), high.ravel()).reshape(low.shape)
 
 
 def _tabled_steps(low: IntArray, high: IntArray) -> FloatArray:

@@ -14,7 +14,7 @@ from streameval.neighbors.lists import NOTHING
 from streameval.sorting import order_within
 from streameval.typing import Float32Array, IntArray
 
-MULTIPLIED = 2560  # numbers of the queries, from which one thread is faster by BLAS
+MULTIPLIED, LEAST = 2560, 5  # numbers of the queries, and queries: BLAS is faster from these on
 
 
 class Hits(NamedTuple):
@@ -83,10 +83,11 @@ def _merge(items, values, more_items, more_values, out_items, out_values):  # ty
 
 
 class _Threshold:
-    """FAISS's number of numbers below which it doesn't multiply by BLAS: one of a process.
+    """FAISS's threshold of a process: with fewer numbers of the queries it doesn't use BLAS.
 
-    It is meant for many threads. One thread takes 2 to 10 times as long where FAISS doesn't
-    multiply (its pull request 5109). It is put back once no thread searches here.
+    (Before 1.15, with fewer queries.) It is meant for many threads. One thread takes 1.4 to 10
+    times as long without BLAS; see FAISS's pull requests 5022 and 5109. The threshold is put back
+    once no thread searches here: one that the caller sets meanwhile is lost.
     """
 
     def __init__(self) -> None:
@@ -119,6 +120,7 @@ def nearest(queries: Float32Array, rows: Float32Array, k: int, metric: int) -> t
     import faiss
 
     faiss.omp_set_num_threads(1)
-    with _threshold.lowered() if queries.size >= MULTIPLIED else nullcontext():
+    many = len(queries) >= LEAST and queries.size >= MULTIPLIED
+    with _threshold.lowered() if many else nullcontext():
         value, item = faiss.knn(queries, rows, k, metric=metric)
     return value, item

@@ -49,7 +49,7 @@ Depth = int | Literal["auto"]
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
 MOST_QUERIES = 4096  # of a block: more make nothing faster
-LEAST_QUERIES = 32  # of a task: FAISS multiplies fewer than 20 without BLAS
+LEAST_QUERIES = 32  # of a task: each reads the gallery rows again
 LEAST_BLOCK = 256  # gallery rows: fewer are not tried before fewer queries
 FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
 FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
@@ -268,7 +268,9 @@ class ListSource(Source):
             by_item, *_ = problem.data.edges or (None,)
             shards = ranges(problem.gallery, rows, by_item)
         if self.searches:
-            cuts = max(process.shares // max(len(shards), 1), 1)  # a small gallery stays whole
+            # With fewer shards than threads, queries are cut, too; each cut reads the shards.
+            lanes = process.threads * max(process.workers, 1) if is_flat else process.shares
+            cuts = -(-lanes // max(len(shards), 1))
             step = max(-(-queries // cuts), LEAST_QUERIES)
             blocks = [part for some in blocks for part in pieces(some, step)]
         read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))

@@ -302,8 +302,10 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
         cams, end = pc.dictionary_encode(batch["cam"]), begin + len(batch)
         items = statistics.stretch("positive_item", begin, end)
         own = [known.setdefault(cam, len(known) + 1) for cam in cams.dictionary.to_pylist()]
-        more = np.zeros(max(0, int(items.max()) + 1 - len(number)), np.uint8)
-        number = np.concatenate([number, more], dtype=np.min_scalar_type(len(known)))
+        kind, size = np.min_scalar_type(len(known)), int(items.max()) + 1
+        if size > len(number) or kind != number.dtype:
+            more = np.zeros(max(size - len(number), 0), kind)
+            number = np.concatenate([number, more], dtype=kind)
         numbers = np.array(own, number.dtype)[cams.indices]
         new = number[items] == 0
         number[items[new]] = numbers[new]
