@@ -27,6 +27,7 @@
     choices       names of the choices of options
     stacked       statistics of consecutive blocks of queries, as one
     statistics    RankStatistics: the counts from which metrics are computed
+    sorting       stretches sorted, each by itself
     stretches     what belongs to rows, one row after the other
     threads       work that is spread over threads, beside the passes
     memory        what is free, budgets, and what libraries take
