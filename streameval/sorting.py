@@ -16,22 +16,21 @@ SHIFT, PLACE = 40, (1 << 40) - 1  # of a number, below which is the place
 SPREAD = 1 << 16  # entries that are worth a thread
 
 
-def order_within(indptr: IntArray, *keys: AnyArray, threads: int = 1) -> IntArray:
+def order_within(indptr: IntArray, *keys: AnyArray) -> IntArray:
     """Return the order of the entries of each stretch by keys, the last of them first, [n] int64.
 
-    As `np.lexsort` of these keys and the stretch, in a twentieth of the time.
+    As `np.lexsort` of these keys and the stretch, 6 to 25 times as fast.
 
     Parameters
     ----------
     indptr : [s + 1] int64
         Where stretches begin, and the end of the last.
     keys : [n] float64, or integers below 2⁵³
-        None is NaN, or all are.
-    threads : int, optional
+        Of a stretch, none is NaN, or all are.
     """
     order = np.arange(indptr[-1])
     for key in keys:
-        sort_within(indptr, key[order].astype(np.float64, copy=False), order, threads)
+        sort_within(indptr, key[order].astype(np.float64, copy=False), order)
     return order
 
 

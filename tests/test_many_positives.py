@@ -143,10 +143,9 @@ def test_positives_are_sorted_by_distance_then_by_item(
     counts=st.lists(st.integers(0, 300), max_size=6),
     levels=st.sampled_from([1, 3, 50, 10**6]),
     kind=st.sampled_from(["shuffled", "sorted", "no numbers"]),
-    threads=st.integers(1, 3),
 )
 def test_entries_are_ordered_by_several_keys(
-    seed: int, counts: list[int], levels: int, kind: str, threads: int
+    seed: int, counts: list[int], levels: int, kind: str
 ) -> None:
     rng, size = np.random.default_rng(seed), sum(counts)
     indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
@@ -158,11 +157,8 @@ def test_entries_are_ordered_by_several_keys(
         distance = distance[np.lexsort((distance, row))]
     elif kind == "no numbers":
         distance[:] = np.nan
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.sorting.SPREAD", 10)
-        for keys in ((item,), (item, distance), (item, flag, distance)):
-            found = order_within(indptr, *keys, threads=threads)
-            assert np.array_equal(found, np.lexsort((*keys, row)))
+    for keys in ((item,), (item, distance), (item, flag, distance)):
+        assert np.array_equal(order_within(indptr, *keys), np.lexsort((*keys, row)))
 
 
 @pytest.mark.parametrize("order", ["halves", "saw", "odd"])

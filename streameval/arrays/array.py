@@ -126,9 +126,6 @@ class Array(ABC):
         Unlike `read`, it may return a view of any strides, does not check the spans, and no witness
         sees it.
         """
-        return self._look(spans)
-
-    def _look(self, spans: Spans) -> AnyArray:
         return self._read(spans)
 
     def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:

@@ -90,7 +90,7 @@ class MemoryArray(Array):
             return super()._read(spans, out)
         return np.ascontiguousarray(block, self.dtype)
 
-    def _look(self, spans: Spans) -> AnyArray:
+    def look(self, spans: Spans) -> AnyArray:
         """Return the block as a view, unless its byte order has to be changed."""
         return np.asarray(self._values[slices(spans)], self.dtype)
 

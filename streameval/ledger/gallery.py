@@ -145,6 +145,7 @@ class Gallery:
         ends = np.searchsorted(self.state.forgotten, [segment.begin, segment.end])
         return self.state.forgotten[slice(*ends)] - segment.begin
 
+    @cached_property
     def positive_items(self) -> IntArray:
         """Return the gallery index of each positive, without forgotten items, [P] int64."""
         positives = self.state.positives
@@ -170,7 +171,7 @@ class Gallery:
         some = missing(own).any() or missing(cams).any()
         if some:
             return None
-        items, first = np.unique(self.positive_items(), return_index=True)
+        items, first = np.unique(self.positive_items, return_index=True)
         return PositiveCameras.of(cams[first], items)
 
     def provenance(self) -> JsonObject:

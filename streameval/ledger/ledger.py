@@ -165,7 +165,7 @@ class Ledger:
         """
         gallery = Gallery(self.path, self._store.contents(at))
         return result_of(
-            replace(gallery.state.statistics, positive_item=gallery.positive_items()),
+            replace(gallery.state.statistics, positive_item=gallery.positive_items),
             gallery.head.settings,
             gallery.queries,
             gallery.provenance(),

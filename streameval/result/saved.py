@@ -312,8 +312,8 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
         for odd in items[number[items] != numbers][:1]:
             raise damaged(folder, f"{POSITIVES} has two cameras of gallery item {odd}")
         begin = end
-    item = np.flatnonzero(number)
-    return PositiveCameras.of(np.array(list(known))[number[item] - 1], item)
+    item, (cameras, code) = np.flatnonzero(number), np.unique([*known], return_inverse=True)
+    return PositiveCameras(cameras, code.astype(number.dtype)[number[item] - 1], item)
 
 
 def _read_lists(folder: Path, told: JsonObject | None, table: Any) -> ListReading | None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from streameval.arrays import digest
 from streameval.arrays.array import Array
 from streameval.arrays.identity import Files, check_same, identify, state
@@ -31,7 +33,7 @@ from streameval.run.progress import Watch
 from streameval.run.record import Stage
 from streameval.source import Input, Source
 from streameval.threads import spread
-from streameval.typing import JsonObject
+from streameval.typing import JsonObject, Span
 
 ROWS = 1024  # by themselves, read again at a time
 
@@ -98,19 +100,21 @@ class Guard:
 
     def _read_again(self, name: str, array: Array, threads: int = 1) -> None:
         """Read all again that was read of an input; raise ChangedError if it is not the same."""
+        blocks = [block for block in self.readings.blocks.items() if block[0][0] == name]
+        nothing = np.empty(0, np.int64), np.empty(0, np.uint64)
+        own = self.readings.rows.get(name, nothing)
 
-        def check(block: tuple[Block, int]) -> None:
+        def check_block(block: tuple[Block, int]) -> None:
             (_, rows, columns), known = block
             if digest.of_block(array, rows, columns) != known:
                 raise read_otherwise(name, f"rows {rows[0]}:{rows[1]}")
 
-        blocks = self.readings.blocks.items()
-        spread(check, [block for block in blocks if block[0][0] == name], threads)
-        if name in self.readings.rows:
-            own = self.readings.rows[name]
-            for start, stop in pieces((0, len(own[0])), ROWS):
-                numbers = own[0][start:stop]
-                check_rows(name, own, numbers, digest.of_rows(array.take(numbers)))
+        def check_some(span: Span) -> None:
+            numbers = own[0][slice(*span)]
+            check_rows(name, own, numbers, digest.of_rows(array.take(numbers)))
+
+        spread(check_block, blocks, threads)
+        spread(check_some, pieces((0, len(own[0])), ROWS), threads)
 
     def digests(self) -> JsonObject:
         """Return what was read of each input, of those that were read whole, as JSON values."""

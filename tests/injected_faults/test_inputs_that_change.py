@@ -13,7 +13,7 @@ import inputs
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from support.arrays import FORMATS, Array, digest, unchanging
+from support.arrays import FORMATS, Array, MemoryArray, digest, unchanging
 from support.run import checkpoint_module
 
 import streameval as se
@@ -150,6 +150,9 @@ Moment = tuple[int, int]
 """Before a pass, by its number (0), or before a reading in it (1, 2, ...)."""
 
 
+READERS = (Array, "read"), (Array, "take"), (Array, "look"), (MemoryArray, "look")
+
+
 @contextmanager
 def moments(happens: Mapping[Moment, Callable[[], None]]) -> Iterator[se.Progress]:
     """Have things happen at moments."""
@@ -162,15 +165,20 @@ def moments(happens: Mapping[Moment, Callable[[], None]]) -> Iterator[se.Progres
         happens.get((at[0], at[1]), lambda: None)()
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("read", "take", "look"):
-            whole = getattr(Array, name)
+        for kind, name in (
+            (Array, "read"),
+            (Array, "take"),
+            (Array, "look"),
+            (MemoryArray, "look"),
+        ):
+            whole = getattr(kind, name)
 
             def read(self: Array, *given: Any, _whole: Any = whole, **named: Any) -> Any:
                 if at[0] >= 0:
                     count(1)
                 return _whole(self, *given, **named)
 
-            patch.setattr(Array, name, read)
+            patch.setattr(kind, name, read)
         yield Passes(lambda: count(0))
 
 

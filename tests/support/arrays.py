@@ -18,6 +18,7 @@ from streameval.arrays.fingerprint import fingerprint as fingerprint
 from streameval.arrays.fingerprint import of_labels as of_labels
 from streameval.arrays.identity import unchanging as unchanging
 from streameval.arrays.memory import LoadedArray as LoadedArray
+from streameval.arrays.memory import MemoryArray as MemoryArray
 from streameval.arrays.npy import NpyArray as NpyArray
 from streameval.arrays.uri import FORMATS as FORMATS
 from streameval.arrays.uri import parse_uri as parse_uri
@@ -29,6 +30,7 @@ __all__ = [
     "Array",
     "JoinedArray",
     "LoadedArray",
+    "MemoryArray",
     "NpyArray",
     "Readings",
     "SelectedArray",
