@@ -11,6 +11,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import CompileResult
 from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
+from numba.core.types import unliteral
 
 from streameval.errors import warn
 
@@ -29,9 +30,17 @@ def compiled(function: Any = None, *, fastmath: Any = False, inline: Any = "neve
     if function is None:
         return partial(compiled, fastmath=fastmath, inline=inline)
     njit: Any = numba.njit
-    kernel = njit(nogil=True, fastmath=fastmath, inline=inline)(function)
+    kernel = njit(nogil=True, fastmath=fastmath, inline=inline, no_cfunc_wrapper=True)(function)
     kernel._cache = _Cache(function)
+    kernel.get_call_template = partial(_call_of_any_value, kernel.get_call_template)
     return kernel
+
+
+def _call_of_any_value(call: Any, arguments: Any, named: Any) -> Any:
+    """Return how a kernel calls another; numba would compile that one for each constant given."""
+    type_of: Any = unliteral
+    given = {name: type_of(kind) for name, kind in named.items()}
+    return call(tuple(map(type_of, arguments)), given)
 
 
 _Usual: Any = FunctionCache
@@ -49,12 +58,12 @@ class _Form(_UsualForm):  # type: ignore[misc]
 
     def get_filename_base(self, *given: Any) -> str:
         """Return the name of the files; numba can't read what they hold, in a form of a number."""
-        return f"{super().get_filename_base(*given)}.linked-late-1"
+        return f"{super().get_filename_base(*given)}.linked-late-2"
 
     def reduce(self, kernel: Any) -> tuple[Any, ...]:
         """Return what is kept of a compiled kernel."""
         (name, _, (machine, bitcode)), about, own, *rest, others = kernel._reduce()
-        names = about.llvm_func_name, about.llvm_cpython_wrapper_name, about.llvm_cfunc_wrapper_name
+        names = about.llvm_func_name, about.llvm_cpython_wrapper_name
         entries = "\n".join(f'define void @"{one}"() {{ ret void }}' for one in names)
         library = name, "object", (machine, llvm.parse_assembly(entries).as_bitcode())
         return library, bitcode, about, _named(own), rest, [_named(one) for one in others]

@@ -76,7 +76,8 @@ def _sort_stretches(indptr, key, entry):  # type: ignore[no-untyped-def]
             turns += not out[k - 1] <= out[k]
         if turns and count > FEW:
             given, number = keys[:count], numbers[:count]
-            given[:], entries[:count] = out, moving
+            for k in range(count):
+                given[k], entries[k] = out[k], moving[k]
             _sort_numbers(given, number, moved[:count], ends)
             for k in range(count):
                 at = number[k] & PLACE
@@ -136,7 +137,30 @@ def _sort_crowded(number, keys, entries):  # type: ignore[no-untyped-def]
         if end < len(number) and number[end] >> SHIFT == number[begin] >> SHIFT:
             continue
         if end - begin > CROWDED:
-            own = slice(begin, end)
-            order = np.argsort(keys[own], kind="mergesort")
-            keys[own], entries[own] = keys[own][order], entries[own][order]
+            _merge(keys[begin:end], entries[begin:end])
         begin = end
+
+
+@compiled
+def _merge(keys, entries):  # type: ignore[no-untyped-def]
+    """Sort by merging runs twice as long each time; of two in order neither is moved."""
+    count, width = len(keys), 1
+    left, moved = np.empty(count), np.empty(count, np.int64)
+    while width < count:
+        for begin in range(0, count - width, 2 * width):
+            middle, end = begin + width, min(begin + 2 * width, count)
+            if keys[middle - 1] <= keys[middle]:
+                continue
+            for i in range(width):
+                left[i], moved[i] = keys[begin + i], entries[begin + i]
+            i, j = 0, middle
+            for k in range(begin, end):
+                if i == width:
+                    break
+                if j < end and keys[j] < left[i]:
+                    keys[k], entries[k] = keys[j], entries[j]
+                    j += 1
+                else:
+                    keys[k], entries[k] = left[i], moved[i]
+                    i += 1
+        width *= 2

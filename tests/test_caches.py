@@ -122,6 +122,13 @@ def counted(number):
 @compilation.compiled
 def twice(number):
     return 2 * counted(number)
+
+@compilation.compiled
+def of_constants(number):
+    k = 0
+    while k < number:
+        k += twice(3)
+    return twice(1) + twice(2) + k
 """
 
 
@@ -146,6 +153,7 @@ def test_a_kernel_is_inlined_from_one_that_was_kept(tmp_path: Path) -> None:
     assert kernels(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_where_none_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "called.py").write_text(CALLS)
     for name in ("__pycache__", "file"):
@@ -159,6 +167,16 @@ def test_kernels_are_compiled_where_none_can_be_kept(tmp_path: Path) -> None:
     )
     assert done.stdout == "6 12\n"
     assert done.stderr.count("compiled kernels can't be kept anywhere") == 1
+
+
+def test_a_kernel_is_compiled_once_for_all_constants(tmp_path: Path) -> None:
+    (tmp_path / "called.py").write_text(CALLS)
+    code = "import called; print(called.of_constants(7), called.twice.signatures)"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "14 [(int64,)]\n"
 
 
 class Pauses(se.Progress):
