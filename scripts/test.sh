@@ -13,6 +13,7 @@ elif [[ "${1:-}" == --nightly ]]; then
     tier=(-m "" --hypothesis-profile nightly)
     shift
 fi
+unset PYTHONDONTWRITEBYTECODE  # hundreds of tests start processes, each of which would compile all
 make_environment test,demo
 cd "$ROOT"
 exec "$VENV/bin/python" -m pytest -n auto --dist worksteal ${tier[@]+"${tier[@]}"} "$@"

@@ -39,7 +39,7 @@ def _kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield
 
 
-@pytest.fixture(params=[run_in_process, pytest.param(run_shell, marks=pytest.mark.slow)])
+@pytest.fixture(params=[run_in_process, pytest.param(run_shell, marks=pytest.mark.nightly)])
 def run_block(request: pytest.FixtureRequest) -> Callable[[str, Path], str]:
     """Return what runs a block of shell in a folder, and returns what it prints."""
     run: Callable[[str, Path], str] = request.param

@@ -82,7 +82,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(
     scope="module",
     params=[pytest.param((2, HERE), id="2-threads")]
-    + [pytest.param((count, {}), id=str(count), marks=SLOW) for count in (1, 2, 4)],
+    + [pytest.param((2, {}), id="2", marks=SLOW)]
+    + [pytest.param((count, {}), id=str(count), marks=pytest.mark.nightly) for count in (1, 4)],
 )
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     workers, options = request.param
@@ -113,6 +114,7 @@ def test_statistics_equal_those_of_threads(
     assert found.range == expected.range
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["features", "rectangles"])
 def test_rounds_leave_the_statistics_of_one(folder: Path, client: Client, kind: str) -> None:
     work = prepared(folder, kind)
@@ -124,6 +126,7 @@ def test_rounds_leave_the_statistics_of_one(folder: Path, client: Client, kind: 
     assert found.metrics.scalars == pytest.approx(expected.metrics.scalars, abs=0, nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["features", "strips"])
 def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: str) -> None:
     options = MetricOptions(metrics=("CMC@1", "mAP", "CMC_sampled@1"))
@@ -134,6 +137,7 @@ def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: s
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["features", "strips"])
 def test_distinct_identities(folder: Path, client: Client, kind: str) -> None:
     protocol = se.Protocol("distinct", ("same(id, cam)",), cmc="distinct-identities")
@@ -144,6 +148,7 @@ def test_distinct_identities(folder: Path, client: Client, kind: str) -> None:
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.slow
 def test_many_roots_come_to_the_client_and_the_bits_stay(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +201,7 @@ def test_the_first_error_is_that_of_threads(folder: Path, client: Client, tmp_pa
     assert len(messages) == 1
 
 
+@pytest.mark.slow
 def test_vectors_that_are_not_of_unit_length_after_all(
     folder: Path, client: Client, tmp_path: Path
 ) -> None:
@@ -513,6 +519,7 @@ def planned(connection: Connection) -> tuple[int, list[str]]:
     return count, re.findall(r"tcp://[^,\s]*\d", " ".join(str(one.message) for one in caught))
 
 
+@pytest.mark.slow
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:
     with local_cluster(2, 1, 10**9) as connection:
         workers = connection.workers(10**9)

@@ -81,9 +81,14 @@ def remove_networks() -> None:
 
 
 # Seconds; a connection is given up after 11. There is work for one worker for more than that.
-@pytest.mark.slow
 @pytest.mark.usefixtures("networks")
-@pytest.mark.parametrize(("cut_for", "a_task"), [(16.0, 0.4), (60.0, 0.8)])
+@pytest.mark.parametrize(
+    ("cut_for", "a_task"),
+    [
+        pytest.param(16.0, 0.4, marks=pytest.mark.slow),
+        pytest.param(60.0, 0.8, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_worker_that_is_cut_off_and_comes_back(
     tmp_path: Path, cut_for: float, a_task: float
 ) -> None:

@@ -54,6 +54,7 @@ def test_figures_are_those_of_single_evaluations() -> None:
     assert found.outcomes[0].differences["tau_nz"].value == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
 def test_k_beyond_the_gallery_is_the_gallery() -> None:
@@ -118,6 +119,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["compare-index", *arguments, *labels, *both])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_on_the_command_line() -> None:
     done = run("Flat", "HNSW8@efSearch=8", "-k", "20", "--plot", "plot.svg")

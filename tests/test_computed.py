@@ -131,6 +131,7 @@ def test_work_is_resumed_under_the_same_name(
     assert len(table.asked) == len(set(map(str, table.asked)))  # the range is not looked for again
 
 
+@pytest.mark.slow
 def test_on_workers() -> None:
     from distributed import Client
 

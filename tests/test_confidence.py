@@ -219,6 +219,7 @@ def test_queries_without_identities_have_no_intervals() -> None:
         bare.confidence()
 
 
+@pytest.mark.slow
 def test_coverage() -> None:
     """Of 150 samples of 60 clustered identities, about 95 % of the intervals hold the truth."""
     rng = np.random.default_rng(0)

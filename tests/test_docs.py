@@ -27,6 +27,7 @@ from documents import (
     write_example_files,
     write_table,
 )
+from spread import with_daily
 from support.cli import commands_of, main
 from support.metrics import METRICS, find_measure
 from support.protocols import DIFFERENCES, EQUIVALENTS
@@ -67,7 +68,7 @@ def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
-@pytest.mark.parametrize("page", HERE)
+@pytest.mark.parametrize("page", with_daily(HERE, "tutorial.md", "conventions.md", "metrics.md"))
 def test_blocks_run(page: str, folder: Path, run_block: Callable[[str, Path], str]) -> None:
     shared: dict[str, object] = {}
     printed = ""

@@ -256,7 +256,7 @@ def test_any_problem_under_any_tiling(
     assert result.statistics.equals(expected)
 
 
-@examples(25)
+@examples(10)
 @given(
     seed=st.integers(0, 10**6),
     chunks=st.tuples(st.integers(1, 12), st.integers(1, 150)),
@@ -515,8 +515,10 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     assert parts.statistics.equals(whole.statistics)
 
 
-@pytest.mark.parametrize("scale", [1e-155, 1e-130, 1e-100, 1e-20, 1e20, 1e100, 1e145])
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("metric", "scale"),
+    spread(METRICS, [1e-155, 1e-130, 1e-100, 1e-20, 1e20, 1e100, 1e145], of=3),
+)
 @pytest.mark.usefixtures("product")
 def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     rng = np.random.default_rng(15)

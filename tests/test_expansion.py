@@ -305,6 +305,7 @@ def test_expanded_rows_that_have_no_distance_are_named() -> None:
         evaluate(source, query={"id": [0, 1]}, gallery={"id": [0]}, protocol="no-camera")
 
 
+@pytest.mark.slow
 def test_runs_with_other_steps_are_compared_but_not_averaged(folder: Path) -> None:
     sources = features(folder), se.Expanded(features(folder), "aqe", k=3)
     runs = [se.evaluate(one, **labels(folder)) for one in sources]

@@ -82,6 +82,7 @@ print(se.Ledger("L").head().gallery)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_thread_of_the_store_that_returns_late_does_not_abort_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False)

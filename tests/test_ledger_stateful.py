@@ -275,9 +275,9 @@ class EuclideanMachine(Machine):
 
 
 TestFeatures = Machine.TestCase
-TestFeatures.settings = examples(10, stateful_step_count=10)
+TestFeatures.settings = examples(6, stateful_step_count=10)
 TestStored = StoredMachine.TestCase
-TestStored.settings = examples(10, stateful_step_count=10)
+TestStored.settings = examples(6, stateful_step_count=10)
 TestEuclidean = EuclideanMachine.TestCase
 TestEuclidean.settings = examples(4, stateful_step_count=10)
 
@@ -285,4 +285,4 @@ TestEuclidean.settings = examples(4, stateful_step_count=10)
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [Machine, StoredMachine, EuclideanMachine])
 def test_long_histories(machine: type[Machine]) -> None:
-    run_state_machine_as_test(machine, settings=examples(15, stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=examples(4, stateful_step_count=25))

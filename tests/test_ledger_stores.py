@@ -51,6 +51,7 @@ def create(path: str, base: str) -> se.Ledger:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_in_a_bucket_it_is_as_on_disk() -> None:
     ledgers = [create(L, "s3://bucket/data/"), create("L", "")]

@@ -25,7 +25,7 @@ KINDS = [
     ".npy",
     *(f"zarr {version} {codec}" for version in (2, 3) for codec in ("as it is", "Blosc")),
 ]
-DAILY = "in memory", ".npy", "zarr 2 Blosc", "zarr 3 as it is"
+DAILY = ".npy", "zarr 3 as it is"
 
 
 def stored(kind: str, values: np.ndarray, chunks: tuple[int, int], folder: Path) -> Any:

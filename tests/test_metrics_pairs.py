@@ -106,6 +106,7 @@ def test_recall_at_a_precision_is_within_its_error(
         assert metrics[name] == 0 or found / (found + wrong) >= p
 
 
+@pytest.mark.slow
 def test_finer_bins_leave_less_open() -> None:
     rng = np.random.default_rng(0)
     problem = {

@@ -150,6 +150,7 @@ def proxy(target: str, failures: int) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_errors_that_pass_are_tried_again(
     folder: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +202,7 @@ def test_an_absent_chunk_is_an_error_and_no_zeros() -> None:
         opened.read((45, 55))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("location", ["start", "end"])
 def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
@@ -228,6 +230,7 @@ def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
     assert (open_array(f"s3://bucket/data/half-{location}.zarr").read_all() == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_a_fingerprint_tells_that_an_object_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.store import from_url

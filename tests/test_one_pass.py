@@ -144,7 +144,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS, of=4))
+@pytest.mark.parametrize(("kind", "how"), spread(["features", "rectangles"], OPTIONS, of=7))
 def test_equal_however_they_are_counted(
     problem: dict[str, Any], kind: str, how: str, tmp_path: Path
 ) -> None:
@@ -164,7 +164,7 @@ DRAWN = {
 
 
 @pytest.mark.filterwarnings("ignore:no query has a positive")
-@pytest.mark.parametrize(("drawn", "kind"), spread(DRAWN, KINDS, of=4))
+@pytest.mark.parametrize(("drawn", "kind"), spread(DRAWN, KINDS, of=8))
 def test_galleries_drawn_from_one(
     problem: dict[str, Any], drawn: str, kind: str, tmp_path: Path
 ) -> None:
@@ -240,6 +240,7 @@ def test_in_rounds(
     check_all(problem, "features", tmp_path)
 
 
+@pytest.mark.slow
 def test_on_a_cluster(problem: dict[str, Any], tmp_path: Path) -> None:
     with Client(
         n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", dashboard_address=":0"
@@ -271,6 +272,7 @@ def test_listed_pairs_shared_by_protocols(data: st.DataObject) -> None:
         check(found[protocol.name], alone, [np.arange(9), np.arange(40)])
 
 
+@pytest.mark.slow
 def test_resumed(problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What several evaluations have counted is kept, and read again."""
     from support.run import checkpoint_module, passes_module

@@ -242,6 +242,7 @@ def test_on_a_cluster_from_a_stored_matrix(features: dict[str, Any], tmp_path: P
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.slow
 def test_trials_are_about_the_expectation(features: dict[str, Any]) -> None:
     trials = se.evaluate_all(**features, protocols=[SYSU], trials=64)["sysu"]
     assert isinstance(trials, se.Average)

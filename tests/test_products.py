@@ -282,6 +282,7 @@ def test_plain_loops_give_the_bits_of_the_matrix_unit(
         assert all(map(np.array_equal, *found))
 
 
+@pytest.mark.slow
 def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     q = np.ones((20, 4), np.float32)
 

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from documents import ROOT, blocks, check_printed, is_set_up, write_example_files
+from documents import (
+    ROOT,
+    blocks,
+    check_printed,
+    is_set_up,
+    run_in_process,
+    run_shell,
+    write_example_files,
+)
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
@@ -35,6 +43,9 @@ def test_what_is_linked_is_there() -> None:
         assert (ROOT / link).is_file(), link
 
 
+@pytest.mark.parametrize(
+    "run_block", [run_in_process, pytest.param(run_shell, marks=pytest.mark.slow)], indirect=True
+)
 def test_shell_blocks_run(folder: Path, run_block: Callable[[str, Path], str]) -> None:
     for language, block in BLOCKS:
         if language == "bash" and not is_set_up(block):

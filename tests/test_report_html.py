@@ -140,6 +140,7 @@ def test_images_of_a_column_are_those_of_a_template() -> None:
     assert all(one == sources[0] for one in sources)
 
 
+@pytest.mark.slow
 def test_identities_beside_a_column_are_what_they_were_evaluated_as() -> None:
     page = page_of("pixels", "--images", "{path}{id:+05d}", "--queries", "1")
     reasons = [str(one["title"]) for one in page.named("span", "placeholder")]
@@ -248,6 +249,7 @@ def test_hostile_texts_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "leads out" not in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_refused(tmp_path: Path) -> None:
     for arguments, words in (
         ((), "no result"),

@@ -73,7 +73,7 @@ def test_more_candidates_are_fetched_where_many_are_as_far() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "spec", "power"),
-    spread(["cosine", "euclidean"], ["IVF16,Flat", "HNSW8", "PQ4x4"], [2, 4]),
+    spread(["cosine", "euclidean"], ["IVF16,Flat", "HNSW8", "PQ4x4"], [2, 4], of=3),
 )
 def test_distances_are_those_of_the_definition_given_the_lists(
     metric: str, spec: str, power: int, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +126,7 @@ def test_the_sample_is_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(greatest_module.sample_of(10)) == 7
 
 
-@pytest.mark.parametrize("tile", [None, (25, 170)])
+@pytest.mark.parametrize("tile", with_daily([None, (25, 170)], (25, 170)))
 def test_counts_are_those_of_the_distances(folder: Path, tile: tuple[int, int] | None) -> None:
     source = reranked(folder, **APPROXIMATE)
     matrix = se.Distances(all_distances(source))
@@ -206,6 +206,7 @@ def test_lengths_that_float32_cannot_square_are_refused(folder: Path) -> None:
         se.evaluate(se.Reranked(source.features), **labels(folder))
 
 
+@pytest.mark.slow
 def test_folders_of_other_neighbors_are_refused(folder: Path) -> None:
     for name, first, second in (
         ("exact", {}, APPROXIMATE),
@@ -229,7 +230,7 @@ def test_folders_of_other_neighbors_are_refused(folder: Path) -> None:
         assert not found.statistics.equals(before.statistics)
 
 
-@pytest.mark.parametrize("stop", with_daily(STOPS, "index", "greatest", "counting"))
+@pytest.mark.parametrize("stop", with_daily(STOPS, "counting"))
 def test_an_interrupted_run_goes_on(folder: Path, stop: str) -> None:
     kept: dict[str, Any] = {"checkpoint": folder / "kept", "resume": True, "threads": 1}
     given = {**labels(folder), **kept}
@@ -243,8 +244,13 @@ def test_an_interrupted_run_goes_on(folder: Path, stop: str) -> None:
     assert ("index" in resumed.passes) == (stop == "index")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", STOPS)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(stage, marks=pytest.mark.slow if number % 2 else pytest.mark.nightly)
+        for number, stage in enumerate(STOPS)
+    ],
+)
 def test_killed_in_any_stage_and_resumed(folder: Path, stage: str) -> None:
     run_killed(folder, stage, **APPROXIMATE)
     kept = {"checkpoint": folder / "kept", "resume": True, "threads": 1}
@@ -284,6 +290,7 @@ def test_the_plan_counts_the_index(folder: Path, capsys: pytest.CaptureFixture[s
 INDEXED = ["--rerank-index=IVF4,Flat", "--search=nprobe=2", "--threads=1"]
 
 
+@pytest.mark.slow
 def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = folder / "found"
     table = run(capsys, *asking(folder), RERANK, *INDEXED, f"--out={found}")

@@ -79,6 +79,7 @@ def test_neighbors_are_not_looked_for_again(folder: Path, with_: str, stop: str)
     assert done <= 1  # begun, to find that all is there
 
 
+@pytest.mark.slow
 def test_a_folder_serves_evaluations_with_other_options(folder: Path) -> None:
     asked: list[int] = []
 
@@ -153,7 +154,7 @@ def test_encodings_of_other_steps_are_kept_apart(folder: Path) -> None:
     spread(
         ["items", "values", "begin", "greatest", "encodings.json"],
         ["absent", "truncated", "altered", "longer"],
-        of=4,
+        of=8,
     ),
 )
 def test_damaged_encodings_are_made_again(folder: Path, name: str, harm: str) -> None:
@@ -208,7 +209,7 @@ def test_a_resumed_run_uses_its_encodings_again(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("few", "fewer"), spread([0.0, 2.0], [{"k1": 5}, {"k1": 3, "k2": 6}, {"k1": 2, "k2": 1}])
+    ("few", "fewer"), spread([0.0, 2.0], [{"k1": 5}, {"k1": 3, "k2": 6}, {"k1": 2, "k2": 1}], of=4)
 )
 def test_fewer_neighbors_are_the_first_of_more(
     folder: Path, fewer: dict[str, int], few: float, monkeypatch: pytest.MonkeyPatch

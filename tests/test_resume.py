@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import zarr
 from clusters import cluster, labels, write_inputs
+from spread import SLOW
 from support import runs
 from support.arrays import fingerprint, fingerprint_module, open_array
 from support.planning import Workers
@@ -249,11 +250,14 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
 @pytest.mark.parametrize(
     "change",
     [
-        {"memory": "3GB"},
+        pytest.param({"memory": "3GB"}, marks=SLOW),
         {"memory": "900MB"},
-        pytest.param({"threads": 1}, marks=pytest.mark.slow),
-        pytest.param({"threads": 5, "memory": "5GB"}, marks=pytest.mark.slow),
-        {"workers": Workers(count=2, threads=2, memory=2 << 30, libraries=300 << 20)},
+        pytest.param({"threads": 1}, marks=SLOW),
+        pytest.param({"threads": 5, "memory": "5GB"}, marks=SLOW),
+        pytest.param(
+            {"workers": Workers(count=2, threads=2, memory=2 << 30, libraries=300 << 20)},
+            marks=SLOW,
+        ),
     ],
     ids=str,
 )
@@ -268,6 +272,7 @@ def test_any_memory_and_threads_that_fit_the_plan_lose_nothing(
     assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("often")
 def test_a_plan_that_does_not_fit_is_made_anew_and_says_what_begins_again(folder: Path) -> None:
     stop_in_the_middle(folder)
@@ -308,17 +313,19 @@ def least_budget(plan: Callable[[int], Any]) -> int:
             r"options differ, protocol: it was \{'name': '[\w-]+', 'cmc': 'first-match'\}, and is "
             r"\{'name': 'allshots', 'cmc': 'all-shots'\}",
         ),
-        ({"protocol": "no-camera"}, r"options differ, protocol: "),
-        ({"junk_ids": (3,)}, r"options differ, protocol: "),
-        ({"range": "minmax"}, r"options differ, range: "),
+        pytest.param({"protocol": "no-camera"}, r"options differ, protocol: ", marks=SLOW),
+        pytest.param({"junk_ids": (3,)}, r"options differ, protocol: ", marks=SLOW),
+        pytest.param({"range": "minmax"}, r"options differ, range: ", marks=SLOW),
         ({"range": "minmax-all"}, r"options differ, range: .* and is 'minmax-all'"),
-        (
+        pytest.param(
             {"refine": ("EER",)},
             r"options differ, histogram edges of the metrics: it was 0, and is 1001",
+            marks=SLOW,
         ),
-        (
+        pytest.param(
             {"metrics": "CMC@1"},
             r"options differ, thresholds of the metrics: it was 101, and is 0",
+            marks=SLOW,
         ),
     ],
 )
@@ -335,10 +342,12 @@ def test_another_evaluation_is_refused_and_its_difference_named(
 @pytest.mark.parametrize(
     ("side", "message"),
     [
-        ("q", "inputs differ, query features: the content of .* has changed"),
+        pytest.param(
+            "q", "inputs differ, query features: the content of .* has changed", marks=SLOW
+        ),
         ("g", "inputs differ, gallery features: the content of .* has changed"),
         ("gid", "inputs differ, labels: the content of .* has changed"),
-        ("gcam", "inputs differ, labels: the content of .* has changed"),
+        pytest.param("gcam", "inputs differ, labels: the content of .* has changed", marks=SLOW),
     ],
 )
 def test_inputs_that_have_changed_are_refused_and_named(
@@ -417,6 +426,7 @@ def test_evaluate_keeps_nothing_when_it_is_over(folder: Path) -> None:
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("often")
 def test_a_range_of_all_pairs_goes_on(folder: Path) -> None:
     stop_in_the_middle(folder, range="minmax-all")
@@ -427,6 +437,7 @@ def test_a_range_of_all_pairs_goes_on(folder: Path) -> None:
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("often")
 def test_strips_and_a_range_from_the_data_after_all_go_on(folder: Path) -> None:
     features = np.load(folder / "g.npy")
@@ -600,6 +611,7 @@ def test_a_finished_result_is_read_by_other_rules_and_counts_nothing(folder: Pat
     assert "out holds the result of another evaluation" in other.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("often")
 def test_unfinished_work_is_gone_on_with_by_other_rules(folder: Path) -> None:
     stop_in_the_middle(folder)

@@ -97,7 +97,7 @@ def run(folder: Path, ready: Any, stop: int | None) -> se.Evaluation:
     places,
     st.integers(0, 6),
 )
-@examples(15, deadline=None)
+@examples(6)
 def test_any_budget_resumes(
     kind: str, queries: int, items: int, before: Place, after: Place, stop: int
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spread import spread
+from spread import spread, with_daily
 from support.result import StoredStatistics
 
 import streameval as se
@@ -69,7 +69,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    spread(["features", "strips", "rectangles"], CASES, of=3),
+    spread(["features", "strips", "rectangles"], CASES, of=7),
 )
 def test_rounds_leave_the_same_result(
     problem: dict, kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -157,7 +157,7 @@ class Counting(se.Progress):
             raise Stop
 
 
-@pytest.mark.parametrize(("kind", "stop"), spread(["features", "strips"], [1, 2, 4]))
+@pytest.mark.parametrize(("kind", "stop"), spread(["features", "strips"], [1, 2, 4], of=4))
 def test_a_run_goes_on_with_the_rounds_that_are_finished(
     problem: dict, kind: str, stop: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -199,7 +199,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", with_daily(LISTS, "some", "tightened"))
 @pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
 def test_rounds_of_lists_leave_the_same_result(
     problem: dict, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -172,7 +172,7 @@ def test_any_problem_under_any_tiling(
     check(found, expected(canonical_distances(q, g, "euclidean"), sides, protocol))
 
 
-@examples(20)
+@examples(10)
 @given(
     seed=st.integers(0, 10**6),
     chunks=st.tuples(st.integers(1, 12), st.integers(1, 150)),

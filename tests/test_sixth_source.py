@@ -68,6 +68,7 @@ def test_on_a_cluster(expected: se.Evaluation) -> None:
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.slow
 def test_saved_and_reported(tmp_path: Path, expected: se.Evaluation) -> None:
     se.evaluate(SOURCE, **SIDES).save(tmp_path / "result")
     found = se.Evaluation.load(tmp_path / "result")

@@ -96,6 +96,7 @@ def test_intervals_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole) 
         np.testing.assert_allclose(found.intervals[name], ends, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_intervals_of_groups_in_blocks_are_those_of_the_whole(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
     found, expected = (
         one.grouped("cam").with_confidence(0.9, resamples=40).group_confidence
@@ -108,6 +109,7 @@ def test_intervals_of_groups_in_blocks_are_those_of_the_whole(read: se.Evaluatio
             np.testing.assert_allclose(found[group].intervals[name], ends, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_verification_takes_memory_of_a_block_of_positives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +139,7 @@ def test_verification_takes_memory_of_a_block_of_positives(
     assert peak < 6 << 20 < 8 * statistics.indptr[-1]  # the distances alone
 
 
+@pytest.mark.slow
 def test_results_in_blocks_are_compared_by_their_positives(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
     found = [one.difference for one in se.compare(whole, read, resamples=20).differences]
     assert set(np.nan_to_num(found)) == {0}  # NaN where neither has a value

@@ -19,7 +19,7 @@ from profiles import by_night
 
 Writer = Callable[[np.ndarray], str]
 HERE = Path()
-NIGHTLY = 40  # combinations, of which one is not for the night alone
+NIGHTLY = 160  # combinations, of which one is not for the night alone
 
 
 def zarr(**options: object) -> Writer:

@@ -170,6 +170,7 @@ def store() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.usefixtures("here", "store")
 def test_absent_from_an_object_store(layout: str) -> None:
@@ -223,6 +224,7 @@ def test_chunks_that_vanish_while_they_are_converted() -> None:
     assert not Path("out.zarr").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_ledger_keeps_that_fill_values_are_meant() -> None:
     np.save("q.npy", QUERY)

@@ -82,6 +82,7 @@ def evaluate(kind: str, **options: Any) -> se.Evaluation:
     return se.evaluate(source, **LABELS, protocol="no-camera", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".npy", ".zarr"])
 def test_copies_are_evaluated(kind: str, own: Path, client: Client) -> None:
     expected = evaluate(kind, threads=1)

@@ -138,7 +138,7 @@ def same(found: se.Evaluation, expected: se.Evaluation) -> bool:
     "count",
     [
         pytest.param(10, id="daily"),
-        pytest.param(400, id="slow", marks=pytest.mark.slow),
+        pytest.param(120, id="slow", marks=pytest.mark.slow),
         pytest.param(None, id="all", marks=pytest.mark.nightly),
     ],
 )

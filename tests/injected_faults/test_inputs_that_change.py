@@ -212,7 +212,7 @@ def check(
 
 
 MOMENTS = [(number, reading) for number in range(3) for reading in range(4)]
-DAILY = 72  # combinations of a test
+DAILY = 36  # combinations of a test
 RESUMED = 36  # of one that resumes runs: each format twice, at least
 
 

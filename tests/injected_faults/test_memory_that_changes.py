@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from spread import with_daily
 from support.arrays import Readings
 from test_inputs_that_change import GALLERY, LABELS, MOMENTS, QUERY, attempt, moments
 
@@ -63,7 +64,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", with_daily([1, 2], 2))
 def test_an_array_of_any_layout_is_read_again(layout: str, threads: int) -> None:
     own = LAYOUTS[layout](MATRIX)
     whole = evaluated(se.Distances(own), threads=threads)

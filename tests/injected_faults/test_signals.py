@@ -186,6 +186,7 @@ def test_finished_work_is_not_told_of_once_it_is_removed(
     Evaluation.load(tmp_path / "out" / "result")
 
 
+@pytest.mark.slow
 def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
     interrupt(inputs, tmp_path, {"threads": 4}, PATIENCE)
 
@@ -193,7 +194,7 @@ def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_signals_to_busy_machines(inputs: Path, tmp_path: Path) -> None:
     with busy(BUSY):
-        interrupt(inputs, tmp_path, {"threads": 2, "workers": 3, "compiling": 2}, PATIENCE)
+        interrupt(inputs, tmp_path, {"threads": 1, "workers": 1, "compiling": 1}, PATIENCE)
 
 
 @pytest.mark.nightly

@@ -248,7 +248,7 @@ ROUTES: dict[str, tuple[tuple[int, int], str, Callable[..., se.Evaluation]]] = {
 
 @pytest.mark.parametrize(
     ("route", "layout", "fault", "when"),
-    inputs.pairwise_first(ROUTES, Bucket.LAYOUTS, FAULTS, MOMENTS, daily=10, sampled=False),
+    inputs.pairwise_first(ROUTES, Bucket.LAYOUTS, FAULTS, MOMENTS, daily=3, sampled=False),
 )
 def test_a_store_that_fails(
     route: str, layout: str, fault: Fault, when: Moment, tmp_path: Path, server: str
