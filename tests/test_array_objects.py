@@ -197,7 +197,7 @@ def same(result: se.Evaluation, expected: se.Evaluation) -> bool:
     return repr(outcome(result)) == repr(outcome(expected))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", spread(KINDS))
 def test_every_kind_gives_the_numbers_of_a_file(
     tmp_path: Path, kind: str, of_files: list[se.Evaluation]
 ) -> None:

@@ -132,6 +132,7 @@ def of_constants(number):
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_is_inlined_from_one_that_was_kept(tmp_path: Path) -> None:
     (tmp_path / "called.py").write_text(CALLS)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}

@@ -37,7 +37,7 @@ def check_block(path: str, values: np.ndarray[Any, Any], rows: Any, columns: Any
 
 
 @pytest.mark.parametrize("codec", [None, zarr.codecs.BloscCodec()], ids=["stored", "blosc"])
-@pytest.mark.parametrize("dtype", ["<f4", "<f8", "<f2", "u1"])
+@pytest.mark.parametrize("dtype", with_daily(["<f4", "<f8", "<f2", "u1"], "<f4", "u1"))
 @pytest.mark.parametrize("high", with_daily([1, 2, 3, 4, 11], 1, 4))
 def test_blocks_and_their_digests(tmp_path: Path, high: int, dtype: str, codec: Any) -> None:
     values = np.random.default_rng(high).integers(0, 99, (11, 29)).astype(dtype)

@@ -137,7 +137,7 @@ def same(found: se.Evaluation, expected: se.Evaluation) -> bool:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(10, id="daily"),
+        pytest.param(4, id="daily"),
         pytest.param(120, id="slow", marks=pytest.mark.slow),
         pytest.param(None, id="all", marks=pytest.mark.nightly),
     ],
