@@ -21,6 +21,7 @@ import inputs
 import numpy as np
 import pytest
 import zarr
+from profiles import by_night
 from servers import answering, bucket, credentials, put_files
 from support.arrays import digest, open_array
 from support.arrays import remote_module as remote
@@ -224,6 +225,7 @@ FAULTS: tuple[Fault, ...] = (
     away,
 )
 PASSING = (delayed, cut, away)  # which no number depends on
+TRIED = MOMENTS if by_night() else MOMENTS[::3]
 
 
 def by_gallery(url: str, **options: Any) -> se.Evaluation:
@@ -248,7 +250,7 @@ ROUTES: dict[str, tuple[tuple[int, int], str, Callable[..., se.Evaluation]]] = {
 
 @pytest.mark.parametrize(
     ("route", "layout", "fault", "when"),
-    inputs.pairwise_first(ROUTES, Bucket.LAYOUTS, FAULTS, MOMENTS, daily=3, sampled=False),
+    inputs.pairwise_first(ROUTES, Bucket.LAYOUTS, FAULTS, TRIED, daily=3, sampled=False),
 )
 def test_a_store_that_fails(
     route: str, layout: str, fault: Fault, when: Moment, tmp_path: Path, server: str
